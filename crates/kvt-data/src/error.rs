@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::DecodeError;
 use crate::augment::AugmentError;
-use crate::coco::CocoError;
 use crate::listing::Unlisted;
 use crate::loader::LoaderError;
 use crate::shapes::ShapesError;
@@ -27,9 +26,6 @@ pub enum DataError {
     /// Images and masks that are no pairs.
     #[error(transparent)]
     Pairs(#[from] PairError),
-    /// A file of annotations that cannot be used.
-    #[error(transparent)]
-    Coco(#[from] CocoError),
     /// A generated data set that cannot be made, or is not there.
     #[error(transparent)]
     Shapes(#[from] ShapesError),

@@ -66,7 +66,7 @@ fn listing(folders: &[&Source]) -> u64 {
             hash.update(b"\0");
         }
         if let Some(coco) = folder.coco() {
-            hash.update(&coco.hash());
+            hash.update(&coco.hash);
         }
     }
     short(&hash)

@@ -24,6 +24,7 @@
 //! | [`widened()`], [`in_type()`] | casts between half types and f32 |
 //! | [`adamw()`], [`Guard`], [`square_sum()`], [`square_sums()`] | optimizer updates that the device can skip, norms for clipping |
 //! | [`rank_sum()`] | a sum over the processes that train together |
+//! | [`Object`], [`ObjectMask`] | what a network learns of an image with objects |
 //! | [`on_pool()`] | many operations in a row on the threads of the CPU |
 //! | [`Key`], [`Phase`] | keyed randomness: a seed gives one result |
 //!
@@ -56,6 +57,7 @@ mod layer_norm;
 mod linear;
 mod max_pool;
 mod mlp;
+mod objects;
 mod optional;
 mod pixel_cross_entropy;
 mod pool;
@@ -85,6 +87,7 @@ pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
 pub use max_pool::max_pool2d;
 pub use mlp::mlp_add;
+pub use objects::{Object, ObjectMask};
 pub use pixel_cross_entropy::{PixelAverage, pixel_cross_entropy};
 pub use pool::on_pool;
 pub use random::{Key, Phase};

@@ -10,7 +10,7 @@ use crate::device::DeviceError;
 use crate::fetch::FetchError;
 use crate::recipe::OptimizerError;
 use crate::run::RunError;
-use crate::task::{ScoreError, TeacherError};
+use crate::task::TeacherError;
 use crate::world::{Failure, WorldError};
 
 /// An error of training, evaluation or prediction.
@@ -251,12 +251,6 @@ pub enum TrainError {
         /// The classes of the data.
         known: String,
     },
-    /// Images or objects that a network for detection does not take.
-    #[error(transparent)]
-    MaskRcnn(#[from] kvt_models::dense::mask_rcnn::MaskRcnnError),
-    /// Detections without an average precision.
-    #[error(transparent)]
-    Score(#[from] ScoreError),
     /// All pixels of the masks of a split are ignored: their number, and what they are for.
     #[error(
         "no pixel of the {0} masks to {1} has a class: `data.map`, `data.zero` or `data.ignore` leaves all of them out"

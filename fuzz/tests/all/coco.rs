@@ -23,7 +23,9 @@ fn check(coco: &Coco) {
         for object in coco.annotations(place) {
             assert!(object.label < coco.categories.len());
             object.left_out(image.size);
-            if let Some(mask) = object.mask(image.size).unwrap() {
+            let mask = object.mask(image.size);
+            assert_eq!(mask.is_none(), object.segmentation.is_none());
+            if let Some(mask) = mask {
                 check_mask(&mask, image.size);
             }
         }

@@ -24,7 +24,7 @@ mod transform;
 pub use auto::{AutoAugment, AutoError};
 pub use config::{AugmentConfig, CropMode, Interpolation, Preset};
 pub use crop::{Crop, center_crop, random_resized_crop};
-pub use detect::{MultiscaleConfig, ObjectMask, Objects, ObjectsError, PrepareObjects};
+pub use detect::{MultiscaleConfig, Objects, PrepareObjects};
 pub use erase::{EraseMode, Patch, RandomErasing};
 pub use jitter::ColorJitter;
 pub use joint::{DenseConfig, JointEval, JointTrain};

@@ -98,8 +98,7 @@ impl CocoCheck {
             check.annotations.clone_from(&coco.path);
             check.bad.clone_from(&coco.bad);
         }
-        let indices = (0..u32::MAX).take(source.samples.len());
-        for found in indices.filter_map(|index| source.objects(index)) {
+        for found in source.all_objects() {
             let (height, width) = found.image.size;
             check.sizes = Some(wider(check.sizes, (width, height)));
             check.without_objects += usize::from(found.trained().next().is_none());
@@ -108,7 +107,7 @@ impl CocoCheck {
                 check.without_mask += usize::from(object.segmentation.is_none());
                 match object.left_out(found.image.size) {
                     None => {
-                        let mask = object.mask(found.image.size).ok().flatten();
+                        let mask = object.mask(found.image.size);
                         let is_empty = mask.is_some_and(|mask| mask.area() == 0);
                         check.empty_masks += usize::from(is_empty);
                         if let Some((_, count)) = check.classes.get_mut(object.label) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rle::Rle;
 use super::segmentation::Segmentation;
-use super::{CocoError, Fault, json};
+use super::{Fault, json};
 use crate::{DataError, OnError, regular};
 
 /// An annotation file in memory: polygons and runs as they are, no bitmaps.
@@ -24,7 +24,8 @@ pub struct Coco {
     pub bad: Vec<BadAnnotation>,
     /// Image by image; within an image, in the order of the file.
     annotations: Vec<Annotation>,
-    hash: [u8; 32],
+    /// BLAKE3 of the file.
+    pub hash: [u8; 32],
 }
 
 /// A class.
@@ -81,12 +82,10 @@ pub struct BadAnnotation {
 }
 
 impl Annotation {
-    /// Its pixels in an image of `(height, width)`; `None` if it only has a box.
-    ///
-    /// # Errors
-    /// None for an annotation of a [`Coco`] and its own image.
-    pub fn mask(&self, image: (u32, u32)) -> Result<Option<Rle>, Fault> {
-        self.segmentation.mask(image)
+    /// Its pixels in its own image, of `(height, width)`; `None` if it only has a box. What is wrong with them was said when the file
+    /// was read.
+    pub fn mask(&self, image: (u32, u32)) -> Option<Rle> {
+        self.segmentation.mask(image).ok().flatten()
     }
 }
 
@@ -96,9 +95,11 @@ impl Coco {
     /// # Errors
     /// If it is missing or no such file, ids are not unique or unknown, or an annotation is invalid.
     pub fn read(path: &Path, on_error: OnError) -> Result<Self, DataError> {
-        let file = regular::open(path).map_err(|error| CocoError::NoAnnotations {
-            path: path.to_owned(),
-            reason: error.to_string(),
+        let file = regular::open(path).map_err(|error| {
+            let reason = format!(
+                "could not open these annotations: {error}; `data.train_annotations` and `data.val_annotations` name these files"
+            );
+            DataError::records(path, reason)
         })?;
         Self::parse(file, path, on_error)
     }
@@ -108,10 +109,11 @@ impl Coco {
     /// # Errors
     /// As [`Coco::read`].
     pub fn parse(reader: impl Read, path: &Path, on_error: OnError) -> Result<Self, DataError> {
-        let (file, hash) = json::read(reader).map_err(|error| CocoError::NotCoco {
-            path: path.to_owned(),
-            what: "annotations as COCO has it (`images`, `annotations`, `categories`)",
-            reason: error.to_string(),
+        let (file, hash) = json::read(reader).map_err(|error| {
+            let reason = format!(
+                "this is not a file of annotations as COCO has it (`images`, `annotations`, `categories`): {error}"
+            );
+            DataError::records(path, reason)
         })?;
         let mut coco = Self {
             path: path.to_owned(),
@@ -133,7 +135,8 @@ impl Coco {
         ids.sort_unstable();
         coco.twice("annotations", ids.into_iter())?;
         if coco.categories.is_empty() {
-            return Err(CocoError::NoCategories(coco.path).into());
+            let reason = "it has no categories: they are the classes";
+            return Err(DataError::records(path, reason));
         }
         coco.group(file.annotations, on_error)?;
         Ok(coco)
@@ -146,30 +149,23 @@ impl Coco {
         found.unwrap_or_default()
     }
 
-    /// BLAKE3 of the file.
-    pub fn hash(&self) -> [u8; 32] {
-        self.hash
-    }
-
     /// The first of two equal ids of a list in ascending order.
-    fn twice(&self, what: &'static str, ids: impl Iterator<Item = u64>) -> Result<(), DataError> {
+    fn twice(&self, what: &str, ids: impl Iterator<Item = u64>) -> Result<(), DataError> {
         let mut before = None;
         for id in ids {
             if before.replace(id) == Some(id) {
-                let path = self.path.clone();
-                return Err(CocoError::TwoIds { path, what, id }.into());
+                let reason = format!(
+                    "it has two {what} with the id {id}: write the file again with ids of their own"
+                );
+                return Err(DataError::records(&self.path, reason));
             }
         }
         Ok(())
     }
 
     fn image(&self, image: json::Image) -> Result<CocoImage, DataError> {
-        let json::Image {
-            id,
-            file_name,
-            height,
-            width,
-        } = image;
+        let (id, height, width) = (image.id, image.height, image.width);
+        let file_name = image.file_name;
         let refuse = |reason: String| {
             let reason = format!("image {id}: {reason}");
             Err(DataError::records(&self.path, reason))
@@ -233,12 +229,9 @@ impl Coco {
             .collect::<Result<_, _>>()?;
         // The order of the file remains within an image.
         placed.sort_unstable_by_key(|(place, order, _)| (*place, *order));
-        let mut start = 0;
         for (place, image) in self.images.iter_mut().enumerate() {
-            let rest = placed.get(start..).unwrap_or_default();
-            let count = rest.iter().take_while(|(of, ..)| *of == place).count();
-            image.objects = start..start + count;
-            start += count;
+            let start = placed.partition_point(|(of, ..)| *of < place);
+            image.objects = start..placed.partition_point(|(of, ..)| *of <= place);
         }
         let annotations = placed.into_iter().map(|(.., annotation)| annotation);
         self.annotations = annotations.collect();
@@ -249,22 +242,22 @@ impl Coco {
 impl Annotation {
     fn new(found: json::Annotation, label: usize, image: (u32, u32)) -> Result<Self, Fault> {
         let segmentation = found.segmentation.0?;
-        segmentation.check(image)?;
-        let bbox = found.bbox.0.map_err(|numbers| Fault::Box { numbers })?;
-        let [.., width, height] = bbox;
-        let area = match found.area {
-            Some(area) => area,
-            None => segmentation
-                .mask(image)?
-                .map_or(width * height, |mask| f64::from(mask.area())),
+        // The errors of polygons were found when they were read: these are only drawn for their area.
+        let is_polygons = matches!(segmentation, Segmentation::Polygons(_));
+        let mask = match found.area {
+            Some(_) if is_polygons => None,
+            _ => segmentation.mask(image)?,
         };
+        let bbox = found.bbox.map_err(|numbers| Fault::Box { numbers })?;
+        let [.., width, height] = bbox;
+        let of_pixels = || mask.map_or(width * height, |mask| f64::from(mask.area()));
         Ok(Self {
             id: found.id,
             label,
             bbox,
-            area,
-            is_crowd: found.iscrowd.0,
-            is_ignored: found.ignore.0,
+            area: found.area.unwrap_or_else(of_pixels),
+            is_crowd: found.iscrowd,
+            is_ignored: found.ignore,
             segmentation,
         })
     }

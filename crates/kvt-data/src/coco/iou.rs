@@ -38,8 +38,6 @@ impl Rle {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use proptest::prelude::*;
 
     use super::*;
@@ -50,15 +48,15 @@ mod tests {
         let rectangle = |left| {
             move |row: u32, column: u32| (4..14).contains(&row) && (left..20).contains(&column)
         };
-        let whole = Rle::encode((20, 30), rectangle(5)).unwrap();
+        let whole = Rle::encode((20, 30), rectangle(5));
         let part = |row, column| rectangle(8)(row, column) && (row, column) != (4, 8);
-        let part = Rle::encode((20, 30), part).unwrap();
+        let part = Rle::encode((20, 30), part);
         assert_eq!(part.iou(&whole, false), 119.0 / 150.0);
         assert_eq!(part.iou(&whole, true), 1.0);
         assert_eq!(whole.iou(&part, true), 119.0 / 150.0);
-        let other = Rle::encode((30, 20), |_, _| true).unwrap();
+        let other = Rle::encode((30, 20), |_, _| true);
         assert_eq!(whole.iou(&other, false), 0.0);
-        let empty = Rle::encode((20, 30), |_, _| false).unwrap();
+        let empty = Rle::encode((20, 30), |_, _| false);
         assert_eq!(empty.iou(&empty, false), 0.0);
         assert_eq!(whole.iou(&empty, true), 0.0);
     }
@@ -72,7 +70,7 @@ mod tests {
             is_crowd in any::<bool>(),
         ) {
             let mask = |bits: &[bool]| {
-                Rle::encode((height, width), |row, column| bits[(8 * row + column) as usize]).unwrap()
+                Rle::encode((height, width), |row, column| bits[(8 * row + column) as usize])
             };
             let (ours, theirs) = (mask(&ours), mask(&theirs));
             let pixels: Vec<_> = ours.decode().into_iter().zip(theirs.decode()).collect();

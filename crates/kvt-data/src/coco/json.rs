@@ -1,10 +1,10 @@
 //! The JSON of an annotation file, read once and piece by piece: the file of COCO's training images has 448 MB.
 
-use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Read};
 
-use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Category, segmentation};
 
@@ -36,88 +36,39 @@ pub(super) struct Annotation {
     pub(super) id: u64,
     pub(super) image_id: u64,
     pub(super) category_id: u64,
-    #[serde(default)]
+    #[serde(default = "no_sides", deserialize_with = "sides")]
     pub(super) bbox: Sides,
     pub(super) area: Option<f64>,
-    #[serde(default)]
-    pub(super) iscrowd: Flag,
-    #[serde(default)]
-    pub(super) ignore: Flag,
+    #[serde(default, deserialize_with = "flag")]
+    pub(super) iscrowd: bool,
+    #[serde(default, deserialize_with = "flag")]
+    pub(super) ignore: bool,
     #[serde(default)]
     pub(super) segmentation: segmentation::Read,
 }
 
 /// `[x, y, width, height]`, or how many numbers there are instead: what is wrong is said once the annotation's id is known.
-pub(super) struct Sides(pub(super) Result<[f64; 4], usize>);
+type Sides = Result<[f64; 4], usize>;
 
-impl Default for Sides {
-    fn default() -> Self {
-        Self(Err(0))
-    }
+fn sides<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sides, D::Error> {
+    let numbers: Option<Vec<f64>> = Option::deserialize(deserializer)?;
+    let sides: Result<[f64; 4], Vec<f64>> = numbers.unwrap_or_default().try_into();
+    Ok(sides.map_err(|numbers| numbers.len()))
 }
 
-impl<'de> Deserialize<'de> for Sides {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List;
-
-        impl<'de> Visitor<'de> for List {
-            type Value = Sides;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`[x, y, width, height]`")
-            }
-
-            fn visit_unit<E>(self) -> Result<Sides, E> {
-                Ok(Sides::default())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Sides, A::Error> {
-                let (mut sides, mut count) = ([0.0; 4], 0);
-                while let Some(number) = list.next_element::<f64>()? {
-                    if let Some(side) = sides.get_mut(count) {
-                        *side = number;
-                    }
-                    count += 1;
-                }
-                let is_box = count == sides.len();
-                Ok(Sides(if is_box { Ok(sides) } else { Err(count) }))
-            }
-        }
-
-        deserializer.deserialize_any(List)
-    }
+fn no_sides() -> Sides {
+    Err(0)
 }
 
 /// 0 or 1 in COCO, `false` or `true` in other files.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Flag(pub(super) bool);
-
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl Visitor<'_> for Either {
-            type Value = Flag;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("0 or 1")
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Flag, E> {
-                Ok(Flag(value))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Flag, E> {
-                Ok(Flag(value != 0))
-            }
-
-            fn visit_unit<E>(self) -> Result<Flag, E> {
-                Ok(Flag(false))
-            }
-        }
-
-        deserializer.deserialize_any(Either)
-    }
+fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let flag = Value::deserialize(deserializer)?;
+    let is_set = match &flag {
+        Value::Null => Some(false),
+        Value::Bool(is_set) => Some(*is_set),
+        other => other.as_u64().map(|number| number != 0),
+    };
+    is_set.ok_or_else(|| D::Error::custom(format!("`{flag}` where 0 or 1 is expected")))
 }
 
 /// The content of a file, and the BLAKE3 of its bytes.

@@ -11,9 +11,9 @@ pub mod rle;
 mod segmentation;
 
 pub use annotations::{Annotation, BadAnnotation, Category, Coco, CocoImage};
-pub use error::{CocoError, Fault};
+pub use error::Fault;
 pub use left_out::LeftOut;
 pub use polygon::Polygon;
 pub use results::{CocoResult, read_results};
-pub use rle::{Rle, RleError};
+pub use rle::Rle;
 pub use segmentation::Segmentation;

@@ -1,7 +1,7 @@
 //! Outlines of objects, and the pixels inside of them as pycocotools finds these.
 
 use super::Fault;
-use super::rle::{Rle, RleError, pixels};
+use super::rle::Rle;
 
 /// Places of an outline in a pixel: pycocotools rounds to fifths before anything else.
 const FIFTHS: i32 = 5;
@@ -35,19 +35,17 @@ impl Polygon {
         let (pairs, _) = coordinates.as_chunks::<2>();
         let corners: Box<[[i32; 2]]> = pairs.iter().map(|pair| pair.map(fifths)).collect();
         let polygon = Self(corners);
-        let steps = polygon.edges().map(|(a, b)| u64::from(steps(a, b)));
-        if steps.sum::<u64>() > LONGEST {
+        // Steps of a walk along each edge.
+        let edges = polygon.edges();
+        let steps = edges.map(|([x0, y0], [x1, y1])| x0.abs_diff(x1).max(y0.abs_diff(y1)));
+        if steps.map(u64::from).sum::<u64>() > LONGEST {
             return Err(Fault::Outline);
         }
         Ok(polygon)
     }
 
-    /// The pixels inside, of an image of `(height, width)`, with the runs that pycocotools has for it.
-    ///
-    /// # Errors
-    /// If the image has more than 2^32 - 1 pixels.
-    pub fn mask(&self, size: (u32, u32)) -> Result<Rle, RleError> {
-        let pixels = pixels(size)?;
+    /// The pixels inside, of an image of `(height, width)` pixels, which are fewer than 2^32, with the runs that pycocotools has for it.
+    pub fn mask(&self, size: (u32, u32)) -> Rle {
         let mut crossings = Vec::new();
         let mut before: Option<[i32; 2]> = None;
         for (from, to) in self.edges() {
@@ -61,7 +59,10 @@ impl Polygon {
                 before = Some([x, y]);
             });
         }
-        Rle::new(size, runs(crossings, pixels))
+        Rle {
+            size,
+            counts: runs(crossings, size.0 * size.1),
+        }
     }
 
     /// The edges, the last of which closes the outline.
@@ -80,11 +81,6 @@ fn fifths(value: f64) -> i32 {
     (f64::from(FIFTHS) * value + 0.5) as i32
 }
 
-/// Steps of a walk along an edge.
-fn steps([x0, y0]: [i32; 2], [x1, y1]: [i32; 2]) -> u32 {
-    x0.abs_diff(x1).max(y0.abs_diff(y1))
-}
-
 /// Visits the points of an edge, both ends included, in unit steps along its longer axis.
 ///
 /// The other coordinate is always computed from the end with the smaller main coordinate, so that an edge has the same points in both
@@ -95,11 +91,8 @@ fn walk(from: [i32; 2], to: [i32; 2], mut visit: impl FnMut([i32; 2])) {
     let is_turned = from[main] > to[main];
     let (start, end) = if is_turned { (to, from) } else { (from, to) };
     let count = end[main] - start[main];
-    let slope = if count == 0 {
-        0.0
-    } else {
-        f64::from(end[other] - start[other]) / f64::from(count)
-    };
+    // Without a step, both ends are one point.
+    let slope = f64::from(end[other] - start[other]) / f64::from(count.max(1));
     for step in 0..=count {
         let t = if is_turned { count - step } else { step };
         let along = start[main] + t;

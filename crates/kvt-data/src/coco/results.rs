@@ -6,14 +6,14 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::rle::Rle;
-use super::{Coco, CocoError, segmentation};
+use super::{Coco, segmentation};
 use crate::{DataError, regular};
 
 /// A detection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CocoResult {
-    /// Its image: a place in [`Coco::images`].
-    pub image: usize,
+    /// The id of its image.
+    pub image: u64,
     /// Its class: a place in [`Coco::categories`].
     pub label: usize,
     /// `[x, y, width, height]` in pixels: that of the file, else that around the mask.
@@ -41,11 +41,8 @@ struct Row {
 /// or a mask of another size than its image.
 pub fn read_results(path: &Path, coco: &Coco) -> Result<Vec<CocoResult>, DataError> {
     let refused = |reason: String| {
-        DataError::Coco(CocoError::NotCoco {
-            path: path.to_owned(),
-            what: "detections as COCO has it",
-            reason,
-        })
+        let reason = format!("this is not a file of detections as COCO has it: {reason}");
+        DataError::records(path, reason)
     };
     let file = regular::open(path).map_err(|error| refused(error.to_string()))?;
     let rows: Vec<Row> = serde_json::from_reader(BufReader::new(file))
@@ -63,8 +60,8 @@ impl Row {
         let unknown = |what: &str, id: u64| format!("the annotations have no {what} {id}");
         let id = self.image_id;
         let place = coco.images.binary_search_by_key(&id, |image| image.id);
-        let place = place.ok().and_then(|at| Some((at, coco.images.get(at)?)));
-        let (image, of) = place.ok_or_else(|| unknown("image", id))?;
+        let of = place.ok().and_then(|at| coco.images.get(at));
+        let of = of.ok_or_else(|| unknown("image", id))?;
         let id = self.category_id;
         let label = coco.categories.binary_search_by_key(&id, |class| class.id);
         let label = label.map_err(|_| unknown("category", id))?;
@@ -73,7 +70,7 @@ impl Row {
         let around = mask.as_ref().map(|mask| mask.bounding_box().map(f64::from));
         let bbox = self.bbox.or(around);
         Ok(CocoResult {
-            image,
+            image: of.id,
             label,
             bbox: bbox.ok_or("it has neither `bbox` nor `segmentation`")?,
             score: self.score,

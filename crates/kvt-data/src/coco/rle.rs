@@ -5,6 +5,10 @@
 
 mod union;
 
+use serde::{Deserialize, Serialize};
+
+use super::Fault;
+
 /// Bits of a number in one character.
 const GROUP: u32 = 5;
 /// More characters of this number follow.
@@ -15,58 +19,22 @@ const ZERO: u8 = 48;
 const GROUPS: u32 = 7;
 
 /// A mask as runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rle {
-    size: (u32, u32),
-    counts: Vec<u32>,
-}
-
-/// Why runs are not a mask of an image.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RleError {
-    /// An image of more pixels than a run can count.
-    #[error("`{height} x {width}` pixels are more than `{}`", u32::MAX)]
-    Size {
-        /// Height of the image.
-        height: u32,
-        /// Width of the image.
-        width: u32,
-    },
-    /// Runs that do not cover the image.
-    #[error("the runs count `{total}` pixels, the image has `{pixels}` (`{height} x {width}`)", pixels = u64::from(*height) * u64::from(*width))]
-    Total {
-        /// Sum of the runs.
-        total: u64,
-        /// Height of the image.
-        height: u32,
-        /// Width of the image.
-        width: u32,
-    },
-    /// A character that no group of bits has.
-    #[error("character {position} is not one of an encoded mask (`0` to `o`)")]
-    Character {
-        /// Its place, from 0.
-        position: usize,
-    },
-    /// A number that is cut off, negative, or too large for an image.
-    #[error("number {position} is cut off, negative or too large")]
-    Number {
-        /// Its place among the runs, from 0.
-        position: usize,
-    },
+    pub(super) size: (u32, u32),
+    pub(super) counts: Vec<u32>,
 }
 
 impl Rle {
     /// Runs of an image of `(height, width)` pixels.
     ///
     /// # Errors
-    /// If they do not count as many pixels as the image has.
-    pub fn new(size: (u32, u32), counts: Vec<u32>) -> Result<Self, RleError> {
+    /// If they do not count as many pixels as the image has, or these are 2^32 or more.
+    pub fn new(size: (u32, u32), counts: Vec<u32>) -> Result<Self, Fault> {
         let (height, width) = size;
-        let pixels = pixels(size)?;
-        let total = counts.iter().map(|&count| u64::from(count)).sum();
-        if total != u64::from(pixels) {
-            return Err(RleError::Total {
+        let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+        if height.checked_mul(width).map(u64::from) != Some(total) {
+            return Err(Fault::Total {
                 total,
                 height,
                 width,
@@ -75,15 +43,8 @@ impl Rle {
         Ok(Self { size, counts })
     }
 
-    /// Encodes the mask of an image of `(height, width)` pixels. `inside` gets row and column.
-    ///
-    /// # Errors
-    /// If the image has more than 2^32 - 1 pixels.
-    pub fn encode(
-        size: (u32, u32),
-        mut inside: impl FnMut(u32, u32) -> bool,
-    ) -> Result<Self, RleError> {
-        pixels(size)?;
+    /// Encodes the mask of an image of `(height, width)` pixels, which are fewer than 2^32. `inside` gets row and column.
+    pub fn encode(size: (u32, u32), mut inside: impl FnMut(u32, u32) -> bool) -> Self {
         let mut counts = Vec::new();
         let (mut run, mut is_inside) = (0, false);
         for column in 0..size.1 {
@@ -96,24 +57,24 @@ impl Rle {
             }
         }
         counts.push(run);
-        Ok(Self { size, counts })
+        Self { size, counts }
     }
 
     /// Reads the compressed form.
     ///
     /// # Errors
     /// If the text is not one that [`Rle::to_text`] could have written for an image of this size.
-    pub fn from_text(size: (u32, u32), text: &str) -> Result<Self, RleError> {
+    pub fn from_text(size: (u32, u32), text: &str) -> Result<Self, Fault> {
         // No more runs than pixels and an empty one, and no longer ones, so that no text takes the machine's memory.
-        let (most, mut total) = (u64::from(pixels(size)?), 0);
+        let (most, mut total) = (u64::from(size.0.saturating_mul(size.1)), 0);
         let mut counts: Vec<u32> = Vec::new();
         let (mut number, mut groups) = (0_i64, 0);
         for (position, byte) in text.bytes().enumerate() {
             let group = byte.wrapping_sub(ZERO);
             if group >= 2 * MORE {
-                return Err(RleError::Character { position });
+                return Err(Fault::Character { position });
             }
-            let refuse = RleError::Number {
+            let refuse = Fault::Number {
                 position: counts.len(),
             };
             number |= i64::from(group & (MORE - 1)) << (GROUP * groups);
@@ -139,7 +100,7 @@ impl Rle {
             (number, groups) = (0, 0);
         }
         if groups > 0 {
-            return Err(RleError::Number {
+            return Err(Fault::Number {
                 position: counts.len(),
             });
         }
@@ -233,12 +194,6 @@ fn before(counts: &[u32]) -> i64 {
         [_, .., run, _] => i64::from(*run),
         _ => 0,
     }
-}
-
-/// The number of pixels of an image.
-pub(super) fn pixels((height, width): (u32, u32)) -> Result<u32, RleError> {
-    let product = height.checked_mul(width);
-    product.ok_or(RleError::Size { height, width })
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::objects::Objects;
 use super::{Place, Sample, Source, share};
-use crate::coco::{Coco, CocoError};
-use crate::text::counted;
+use crate::coco::Coco;
+use crate::text::{counted, quoted};
 use crate::{DataConfig, DataError, OnError};
 
 /// Images with a shorter side are not trained on, as in mmdetection.
@@ -85,31 +85,24 @@ pub(super) fn for_training(source: Source) -> Result<Source, DataError> {
     let Some(objects) = source.objects.clone() else {
         return Ok(source);
     };
-    let (mut without, mut small) = (0, 0);
-    let look = |index: usize| {
-        let found = u32::try_from(index).ok();
-        let found = found.and_then(|index| source.objects(index));
-        let (has_objects, is_large) = found.map_or((false, false), |found| {
-            let (height, width) = found.image.size;
-            let has_objects = found.trained().next().is_some();
-            (has_objects, height.min(width) >= LEAST_SIDE)
-        });
-        without += usize::from(!has_objects);
-        small += usize::from(!is_large);
-        has_objects && is_large
-    };
-    let trains: Vec<bool> = (0..source.samples.len()).map(look).collect();
-    if !trains.contains(&true) {
-        return Err(CocoError::NothingTrains {
-            path: objects.coco.path.clone(),
-            images: trains.len(),
-            without,
-            small,
-            least: LEAST_SIDE,
-        }
-        .into());
+    // Whether each has an object, and is large enough.
+    let looks = source.all_objects().map(|found| {
+        let (height, width) = found.image.size;
+        let is_large = height.min(width) >= LEAST_SIDE;
+        (found.trained().next().is_some(), is_large)
+    });
+    let looks: Vec<(bool, bool)> = looks.collect();
+    if !looks.contains(&(true, true)) {
+        let without = looks.iter().filter(|look| !look.0).count();
+        let small = looks.iter().filter(|look| !look.1).count();
+        let reason = format!(
+            "it has no image to train on: of {}, {without} have no object that is trained on, and {small} have a side below \
+             {LEAST_SIDE} px; `kvt data check` tells why",
+            looks.len()
+        );
+        return Err(DataError::records(&objects.coco.path, reason));
     }
-    let mut chosen = share::chosen(&source, |index| trains.get(index) == Some(&true));
+    let mut chosen = share::chosen(&source, |index| looks.get(index) == Some(&(true, true)));
     if let Some(objects) = &mut chosen.objects {
         Arc::make_mut(objects).trains = true;
     }
@@ -121,18 +114,18 @@ pub(super) fn for_evaluation(source: Source) -> Result<Source, DataError> {
     let Some(coco) = source.coco().cloned() else {
         return Ok(source);
     };
-    let images = source.samples.len();
-    let mut all = (0..u32::MAX)
-        .take(images)
-        .filter_map(|index| source.objects(index));
-    if all.any(|found| found.annotations.iter().any(|object| !object.is_crowd)) {
+    let counts = source
+        .all_objects()
+        .flat_map(|found| found.annotations)
+        .any(|object| !object.is_crowd);
+    if counts {
         return Ok(source);
     }
-    Err(CocoError::NothingEvaluates {
-        path: coco.path.clone(),
-        images,
-    }
-    .into())
+    let reason = format!(
+        "it has no object that counts in any of its {} images: an evaluation needs one that is no crowd; `kvt data check` tells more",
+        source.samples.len()
+    );
+    Err(DataError::records(&coco.path, reason))
 }
 
 /// Rejects images whose files are not there: they would be met after hours.
@@ -145,12 +138,14 @@ fn refuse_missing(source: &Source) -> Result<(), DataError> {
     let Some(coco) = source.coco().filter(|_| !missing.is_empty()) else {
         return Ok(());
     };
-    Err(CocoError::MissingImages {
-        path: coco.path.clone(),
-        folder: source.root.clone(),
-        missing,
-    }
-    .into())
+    let reason = format!(
+        "{} of the images are not in `{}`: {}; `data.path` and the split name this folder, `data.on_error = \"skip\"` passes over \
+         what is missing",
+        missing.len(),
+        source.root.display(),
+        quoted(&missing)
+    );
+    Err(DataError::records(&coco.path, reason))
 }
 
 #[cfg(test)]

@@ -86,14 +86,13 @@ impl Objects {
         for (place, image) in self.coco.images.iter().enumerate() {
             let annotations = self.coco.annotations(place);
             objects += annotations.len();
-            // Crowds are part of the format, and nobody's mistake.
-            let reasons = annotations
-                .iter()
-                .filter_map(|object| object.left_out(image.size));
-            for reason in reasons.filter(|reason| *reason != LeftOut::Crowd) {
+            let reasons = annotations.iter();
+            for reason in reasons.filter_map(|object| object.left_out(image.size)) {
                 *left.entry(reason).or_default() += 1;
             }
         }
+        // Crowds are part of the format, and nobody's mistake.
+        left.remove(&LeftOut::Crowd);
         if !left.is_empty() {
             let parts = left
                 .iter()
@@ -122,19 +121,20 @@ impl Source {
         Some(&self.objects.as_ref()?.coco)
     }
 
+    /// The objects of all images in order, where images have objects.
+    pub fn all_objects(&self) -> impl Iterator<Item = ImageObjects<'_>> {
+        self.objects.iter().flat_map(|objects| objects.all())
+    }
+
     /// The objects of an image, where images have objects.
-    pub fn objects(&self, index: u32) -> Option<ImageObjects<'_>> {
+    pub(super) fn objects(&self, index: u32) -> Option<ImageObjects<'_>> {
         self.objects.as_ref()?.of(index as usize)
     }
 
     /// Whether each image is wider than high, by sample, as its annotations say; `None` where images have no objects.
     pub fn orientations(&self) -> Option<Vec<bool>> {
-        let objects = self.objects.as_ref()?;
-        let is_wide = |found: ImageObjects<'_>| {
-            let (height, width) = found.image.size;
-            width > height
-        };
-        Some(objects.all().map(is_wide).collect())
+        let sizes = self.objects.as_ref()?.all().map(|found| found.image.size);
+        Some(sizes.map(|(height, width)| width > height).collect())
     }
 
     /// The image of a sample, and its objects. The image has the size that its annotations say, for which it may be turned by its
@@ -149,12 +149,10 @@ impl Source {
     ) -> Result<(RgbImage, ImageObjects<'_>), DecodeError> {
         let sample = self.sample(index)?;
         let bad = |reason| sample.error(reason);
-        let objects = self.objects.as_ref();
-        let found = objects.and_then(|objects| Some((objects, objects.of(index as usize)?)));
-        let (objects, found) =
-            found.ok_or_else(|| bad("the image has no annotations".to_owned()))?;
+        let found = self.coco().zip(self.objects(index));
+        let (coco, found) = found.ok_or_else(|| bad("the image has no annotations".to_owned()))?;
         let (height, width) = found.image.size;
-        let image = self.image_of_size(index, (width, height), limits, &objects.coco.path);
+        let image = self.image_of_size(index, (width, height), limits, &coco.path);
         Ok((image.map_err(bad)?, found))
     }
 }

@@ -3,11 +3,11 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kvt_data::LabelMap;
-use kvt_data::augment::{ObjectMask, Objects};
+use kvt_data::augment::Objects;
 use kvt_models::dense::mask_rcnn::{Frame, MaskRcnn};
 use kvt_models::dense::upernet::UperNet;
 use kvt_models::{Model, Network as _};
-use kvt_ops::{Key, Phase};
+use kvt_ops::{Key, Object, ObjectMask, Phase};
 
 use super::{BenchError, ModelCase};
 use kvt_data::DeviceBatch;
@@ -155,33 +155,30 @@ fn objects(
 
 /// Rectangles of several sizes, which fill their masks: the first covers half of each side, each other one is smaller.
 fn drawn_objects(image: usize, (height, width): (usize, usize)) -> Objects {
-    let masks = (0..OBJECTS).map(|object| {
+    let all = (0..OBJECTS).map(|object| {
         let side = |side: usize| (side / (object + 2)).max(1);
         let (rows, columns) = (side(height), side(width));
         // Places that differ from image to image, within it.
         let place =
             |free: usize, step: usize| (image * step + object * free / OBJECTS) % (free + 1);
-        ObjectMask {
-            top: place(height - rows, 7),
-            left: place(width - columns, 11),
-            height: rows,
-            width: columns,
-            inside: vec![true; rows * columns],
+        let (top, left) = (place(height - rows, 7), place(width - columns, 11));
+        Object {
+            corners: [left, top, left + columns, top + rows].map(|side| side as f32),
+            label: (image + object) % ModelCase::OBJECT_CLASSES,
+            mask: ObjectMask {
+                top,
+                left,
+                height: rows,
+                width: columns,
+                inside: vec![true; rows * columns],
+            },
         }
     });
-    let masks: Vec<ObjectMask> = masks.collect();
-    let corners = |mask: &ObjectMask| {
-        let (right, bottom) = (mask.left + mask.width, mask.top + mask.height);
-        [mask.left, mask.top, right, bottom].map(|side| side as f32)
-    };
-    let classes = (0..OBJECTS).map(|object| (image + object) % ModelCase::OBJECT_CLASSES);
     Objects {
         image_id: image as u64,
         size: (height, width),
         original: (height, width),
-        boxes: masks.iter().map(corners).collect(),
-        labels: classes.collect(),
-        masks,
+        all: all.collect(),
     }
 }
 
@@ -255,8 +252,8 @@ mod tests {
         for image in 0..20 {
             let (height, width) = (64, 96);
             let objects = drawn_objects(image, (height, width));
-            assert_eq!(objects.boxes.len(), OBJECTS);
-            for (corners, mask) in objects.boxes.iter().zip(&objects.masks) {
+            assert_eq!(objects.all.len(), OBJECTS);
+            for Object { corners, mask, .. } in &objects.all {
                 let [x1, y1, x2, y2] = *corners;
                 assert!(0.0 <= x1 && x1 < x2 && x2 <= width as f32, "{corners:?}");
                 assert!(0.0 <= y1 && y1 < y2 && y2 <= height as f32, "{corners:?}");

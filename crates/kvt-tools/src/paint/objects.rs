@@ -1,8 +1,8 @@
 //! Objects on a picture: their pixels half transparent with an outline, their boxes, and what is to be said of them.
 
 use image::{Rgb, RgbImage};
-use kvt_data::augment::ObjectMask;
-use kvt_data::coco::{Annotation, Fault};
+use kvt_data::coco::Annotation;
+use kvt_ops::ObjectMask;
 
 use super::{half, object_color};
 use kvt_train::plot::{shortened, write};
@@ -31,13 +31,13 @@ pub struct PaintedObject {
 
 impl PaintedObject {
     /// An object of a picture of `size` (height, width) as annotated.
-    pub(crate) fn of(one: &Annotation, size: (u32, u32), words: String) -> Result<Self, Fault> {
-        Ok(Self {
+    pub(crate) fn of(one: &Annotation, size: (u32, u32), words: String) -> Self {
+        Self {
             label: one.label,
             bbox: one.bbox,
-            mask: one.mask(size)?.as_ref().map(ObjectMask::from),
+            mask: one.mask(size).as_ref().map(ObjectMask::from),
             words,
-        })
+        }
     }
 }
 
@@ -72,18 +72,12 @@ fn pixels(mask: &ObjectMask) -> impl Iterator<Item = (usize, usize, bool)> {
     });
     let inside = all.filter(move |&(row, column)| mask.contains(row, column));
     inside.map(move |(row, column)| {
-        let above = row.checked_sub(1).map(|above| (above, column));
-        let left = column.checked_sub(1).map(|left| (row, left));
-        let around = [
-            above,
-            left,
-            Some((row + 1, column)),
-            Some((row, column + 1)),
-        ];
-        let is_inside = |place: Option<(usize, usize)>| {
-            place.is_some_and(|(row, column)| mask.contains(row, column))
-        };
-        (row, column, !around.into_iter().all(is_inside))
+        let up_and_left = row > 0
+            && column > 0
+            && mask.contains(row - 1, column)
+            && mask.contains(row, column - 1);
+        let all = up_and_left && mask.contains(row + 1, column) && mask.contains(row, column + 1);
+        (row, column, !all)
     })
 }
 
@@ -145,8 +139,8 @@ fn label(
         picture.put_pixel(x, y, Rgb(color.map(|paint| paint.midpoint(255))));
     }
     // Letters are drawn in the upper part of their height.
-    let place = (left + letters / 4, top + 7 * letters / 16);
-    write(picture, letters, &[(place.0, place.1, words)])
+    let (x, y) = (left + letters / 4, top + 7 * letters / 16);
+    write(picture, letters, &[(x, y, words)])
 }
 
 #[cfg(test)]

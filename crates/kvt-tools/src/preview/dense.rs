@@ -9,7 +9,7 @@ use crate::paint::{
     PaintedObject, classes_of, fitted, painted, with_boxes, with_legend, with_masks,
 };
 use crate::trained::TrainedError;
-use kvt_data::augment::{JointTrain, Objects, ObjectsError, PrepareObjects};
+use kvt_data::augment::{JointTrain, Objects, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, image_key};
 use kvt_train::config::Plan;
 use kvt_train::plot::encode_png;
@@ -56,8 +56,7 @@ pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, Trai
     let mut classes = Vec::new();
     let read = |number| splits.train.annotated(number, limits);
     let rows = rows(plan, splits, read, |(image, found), number| {
-        let refused = |error: ObjectsError| error.at(path(splits, number));
-        let objects = annotated(found).map_err(refused)?;
+        let objects = annotated(found);
         let boxed = |image: &RgbImage, objects: &[PaintedObject], whole| {
             let picture = with_masks(image, objects);
             celled(&picture, objects, FilterType::Triangle, cell, whole)
@@ -66,7 +65,7 @@ pub(super) fn draw_objects(plan: &Plan, splits: &Splits) -> Result<Vec<u8>, Trai
         classes.extend(objects.iter().map(|one| one.label));
         for key in keys(plan, number) {
             let augmented = train.augment(image.clone(), found, key);
-            let (image, objects) = augmented.map_err(refused)?;
+            let (image, objects) = augmented.map_err(|error| error.at(path(splits, number)))?;
             let objects = of_augmented(objects);
             pictures.push(boxed(&image, &objects, Some((most, most)))?);
         }
@@ -107,23 +106,21 @@ fn finished(
 }
 
 /// The objects of an image that are trained on, without words.
-fn annotated(found: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ObjectsError> {
-    let all = found.trained().map(|one| {
-        let object = PaintedObject::of(one, found.image.size, String::new());
-        object.map_err(|fault| ObjectsError::Annotation { id: one.id, fault })
-    });
-    all.collect()
+fn annotated(found: ImageObjects<'_>) -> Vec<PaintedObject> {
+    let size = found.image.size;
+    let all = found.trained();
+    all.map(|one| PaintedObject::of(one, size, String::new()))
+        .collect()
 }
 
 /// The same after augmentation.
 fn of_augmented(objects: Objects) -> Vec<PaintedObject> {
-    let all = objects.labels.into_iter().zip(objects.boxes);
-    let all = all.zip(objects.masks).map(|((label, corners), mask)| {
-        let [x1, y1, x2, y2] = corners.map(f64::from);
+    let all = objects.all.into_iter().map(|object| {
+        let [x1, y1, x2, y2] = object.corners.map(f64::from);
         PaintedObject {
-            label,
+            label: object.label,
             bbox: [x1, y1, x2 - x1, y2 - y1],
-            mask: Some(mask),
+            mask: Some(object.mask),
             words: String::new(),
         }
     });

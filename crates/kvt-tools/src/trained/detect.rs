@@ -5,17 +5,18 @@ use std::path::Path;
 use image::RgbImage;
 use image::imageops::{FilterType, resize};
 use kvt_models::dense::mask_rcnn::MaskRcnn;
+use kvt_ops::ObjectMask;
 use serde_json::{Value, json};
 
 use super::dense::TrainedDense;
 use super::judge::judged;
 use super::{Images, TrainedError, Warn};
 use crate::paint::{PaintedObject, fitted, name_of, side_by_side, with_boxes, with_masks};
-use kvt_data::augment::{AugmentError, ObjectMask, PrepareObjects};
+use kvt_data::augment::{AugmentError, PrepareObjects};
 use kvt_data::{DataError, ImageObjects, View, decode};
 use kvt_train::splits::{PAD_OBJECTS, image_limits, prepared_batches};
 use kvt_train::task::{
-    DetectEvaluation, FoundObject, ScoreError, eval_objects, evaluate_objects, find_objects,
+    DetectEvaluation, FoundObject, eval_objects, evaluate_objects, find_objects,
 };
 use kvt_train::world::Alone;
 
@@ -76,17 +77,15 @@ impl Detector {
     pub fn look_at(&self, images: &Images, index: u32) -> Result<Spotted, TrainedError> {
         let annotated = images.source.annotated(index, image_limits(&self.plan));
         let (picture, objects) = annotated.map_err(DataError::from)?;
-        let truth = self.truth(objects)?;
-        self.spotted(images.path(index), picture, Some(truth))
+        self.spotted(images.path(index), picture, Some(self.truth(objects)))
     }
 
     /// The objects of an image with their names.
-    fn truth(&self, objects: ImageObjects<'_>) -> Result<Vec<PaintedObject>, ScoreError> {
+    fn truth(&self, objects: ImageObjects<'_>) -> Vec<PaintedObject> {
         let all = objects.annotations.iter().map(|one| {
             let several = if one.is_crowd { " (crowd)" } else { "" };
             let words = name_of(&self.classes, one.label) + several;
-            let object = PaintedObject::of(one, objects.image.size, words);
-            object.map_err(|fault| ScoreError::Mask { id: one.id, fault })
+            PaintedObject::of(one, objects.image.size, words)
         });
         all.collect()
     }
@@ -108,10 +107,8 @@ impl Detector {
         let image = prepare
             .and_then(|prepare| prepare.image(picture.clone()))
             .map_err(refused)?;
-        let (size, original) = (
-            image.size,
-            (picture.height() as usize, picture.width() as usize),
-        );
+        let size = image.size;
+        let original = (picture.height() as usize, picture.width() as usize);
         let view = View::stack(vec![image], PAD_OBJECTS);
         let device = &self.device.device;
         Ok(Spotted {
@@ -135,17 +132,13 @@ impl Spotted {
         most: Option<u32>,
     ) -> Result<RgbImage, TrainedError> {
         let found = self.found.iter().filter(|one| one.score >= score);
-        let found = found.map(|one| {
-            let mask = one.mask(self.size());
-            let mask = mask.map_err(|fault| TrainedError::Draw(fault.to_string()))?;
-            Ok(PaintedObject {
-                label: one.label,
-                bbox: one.bbox,
-                mask: Some(ObjectMask::from(&mask)),
-                words: format!("{} {:.2}", name_of(names, one.label), one.score),
-            })
+        let found = found.map(|one| PaintedObject {
+            label: one.label,
+            bbox: one.bbox,
+            mask: Some(ObjectMask::from(&one.mask)),
+            words: format!("{} {:.2}", name_of(names, one.label), one.score),
         });
-        let found = found.collect::<Result<Vec<_>, TrainedError>>()?;
+        let found: Vec<_> = found.collect();
         let original = self.picture.dimensions();
         let pictures = self.truth.iter().chain([&found]).map(|objects| {
             let painted = with_masks(&self.picture, objects);
@@ -164,19 +157,14 @@ impl Spotted {
     /// Everything that the network finds, best first, for programs: boxes and masks as in COCO's format of results.
     #[must_use]
     pub fn json(&self, names: &[String]) -> Value {
-        let (height, width) = self.size();
+        let (width, height) = self.picture.dimensions();
         let objects = self.found.iter().map(|one| {
-            let mut object = one.json((height, width));
+            let mut object = one.json();
             object.insert("number".to_owned(), json!(one.label));
             object.insert("class".to_owned(), json!(name_of(names, one.label)));
             Value::from(object)
         });
         json!({ "height": height, "width": width, "objects": objects.collect::<Vec<_>>() })
-    }
-
-    /// Height and width.
-    fn size(&self) -> (u32, u32) {
-        (self.picture.height(), self.picture.width())
     }
 }
 

@@ -16,10 +16,9 @@ use crate::engine::{EvalConfig, TrainConfig};
 use crate::recipe::mix::MixConfig;
 use crate::recipe::{DistillConfig, EmaConfig, LossConfig, OptimConfig, ScheduleConfig};
 use crate::run::{CheckpointConfig, Environment, LogConfig, ReportConfig, RunConfig, RunDir};
-use crate::task::{
-    DetectConfig, DinoConfig, InitConfig, LoraConfig, MultiLabelConfig, SegmentConfig, TaskKind,
-};
+use crate::task::{DinoConfig, InitConfig, LoraConfig, MultiLabelConfig, SegmentConfig, TaskKind};
 use kvt_data::text::counted;
+use kvt_models::dense::mask_rcnn::MaskRcnnConfig;
 
 /// Configuration of a `kvt` run.
 ///
@@ -55,7 +54,7 @@ pub struct Plan {
     pub multi_label: MultiLabelConfig,
     pub dino: DinoConfig,
     pub segment: SegmentConfig,
-    pub detect: DetectConfig,
+    pub detect: MaskRcnnConfig,
     pub ema: EmaConfig,
     pub train: TrainConfig,
     pub eval: EvalConfig,

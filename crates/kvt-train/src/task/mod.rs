@@ -44,8 +44,8 @@ pub(crate) use conflict::Conflict;
 pub use dense::DenseNetwork;
 pub(crate) use detect::check as check_detect;
 pub use detect::{
-    ApError, AveragePrecision, Detect, DetectConfig, DetectEvaluation, FoundObject, ScoreError,
-    Scores, eval_objects, evaluate_objects, find_objects, score,
+    AveragePrecision, Detect, DetectEvaluation, FoundObject, Scores, eval_objects,
+    evaluate_objects, find_objects, score,
 };
 pub(crate) use dino::check as check_dino;
 pub use dino::{

@@ -63,7 +63,7 @@ impl DenseSize {
         };
         let maps = [0, 1, 2, 3].map(map);
         let (heads, macs) = if is_detection {
-            plan.detect.network(classes).cost(maps)
+            plan.detect.with_classes(classes).cost(maps)
         } else {
             heads(plan, classes).cost(maps)
         };

@@ -7,14 +7,12 @@ mod config;
 mod objects;
 mod placement;
 
-use std::path::PathBuf;
-
 use image::{RgbImage, imageops};
 use kvt_ops::Key;
 use rand::RngExt;
 
 pub use self::config::MultiscaleConfig;
-pub use self::objects::{ObjectMask, Objects};
+pub use self::objects::Objects;
 use self::placement::Side;
 use super::joint::geometry::{fitted, resize};
 use super::joint::{normalized, within};
@@ -22,10 +20,9 @@ use super::normalize::Levels;
 use super::resize::cut;
 use super::{AugmentConfig, AugmentError, Crop};
 use crate::batch::Image;
-use crate::coco::Fault;
 use crate::prepare::{Example, Prepare};
 use crate::source::ImageObjects;
-use crate::{DataError, DecodeError, ImageLimits, Source};
+use crate::{DataError, ImageLimits, Source};
 
 /// Shorter sides before a crop, in pixels.
 const SIZES_BEFORE: [u32; 3] = [400, 500, 600];
@@ -38,36 +35,6 @@ pub struct PrepareObjects {
     config: MultiscaleConfig,
     levels: Levels,
     limits: ImageLimits,
-}
-
-/// An image that cannot be augmented with its objects.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ObjectsError {
-    /// The image cannot be resized.
-    #[error(transparent)]
-    Image(#[from] AugmentError),
-    /// An annotation of another image.
-    #[error("annotation {id}: {fault}")]
-    Annotation {
-        /// Its id.
-        id: u64,
-        /// What is wrong with it.
-        fault: Fault,
-    },
-}
-
-impl ObjectsError {
-    /// That of an image, with its path. A bad annotation makes a bad sample.
-    pub fn at(self, path: PathBuf) -> DataError {
-        match self {
-            Self::Image(error) => error.at(path),
-            error @ Self::Annotation { .. } => DataError::Decode(DecodeError {
-                path,
-                reason: error.to_string(),
-            }),
-        }
-    }
 }
 
 /// What is done to an image: the steps in their order.
@@ -116,20 +83,11 @@ impl Steps {
         }
     }
 
-    /// The steps, unless an image would get more pixels than it may have.
-    fn within(self, limits: ImageLimits) -> Result<Self, AugmentError> {
-        if let Some((size, _)) = self.before {
-            within(size, limits, "multiscale.crop_before")?;
-        }
-        within(self.size, limits, "multiscale.sizes")?;
-        Ok(self)
-    }
-
     fn apply(
         &self,
         mut image: RgbImage,
         found: ImageObjects<'_>,
-    ) -> Result<(RgbImage, Objects), ObjectsError> {
+    ) -> Result<(RgbImage, Objects), AugmentError> {
         let (mut columns, mut rows) = (Side::whole(image.width()), Side::whole(image.height()));
         if self.flips {
             imageops::flip_horizontal_in_place(&mut image);
@@ -145,9 +103,7 @@ impl Steps {
         image = resize(image, self.size)?;
         columns.resize(self.size.0);
         rows.resize(self.size.1);
-        let objects = Objects::new(found, &rows, &columns);
-        let objects = objects.map_err(|(id, fault)| ObjectsError::Annotation { id, fault })?;
-        Ok((image, objects))
+        Ok((image, Objects::new(found, &rows, &columns)))
     }
 }
 
@@ -161,7 +117,14 @@ impl PrepareObjects {
         augment: &AugmentConfig,
         limits: ImageLimits,
     ) -> Result<Self, AugmentError> {
-        checked(config)?;
+        AugmentError::check("multiscale", config)?;
+        if let Some((key, value, expected)) = config.misfit() {
+            return Err(AugmentError::Setting {
+                key: format!("multiscale.{key}"),
+                value,
+                expected,
+            });
+        }
         Ok(Self {
             config: config.clone(),
             levels: Levels::new(&augment.mean, &augment.std),
@@ -178,28 +141,34 @@ impl PrepareObjects {
         augment: &AugmentConfig,
         limits: ImageLimits,
     ) -> Result<Self, AugmentError> {
-        checked(config)?;
-        let config = MultiscaleConfig {
-            sizes: vec![config.largest()],
-            crop_before: false,
-            hflip: 0.0,
-            ..config.clone()
-        };
-        Self::train(&config, augment, limits)
+        let train = Self::train(config, augment, limits)?;
+        Ok(Self {
+            config: MultiscaleConfig {
+                sizes: vec![config.largest()],
+                crop_before: false,
+                hflip: 0.0,
+                ..train.config
+            },
+            ..train
+        })
     }
 
     /// The augmented image before normalisation, and its objects.
     ///
     /// # Errors
-    /// If the image has no pixels, would have more than `data.max_pixels`, cannot be resized, or is not that of its annotations.
+    /// If the image has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn augment(
         &self,
         image: RgbImage,
         found: ImageObjects<'_>,
         key: Key,
-    ) -> Result<(RgbImage, Objects), ObjectsError> {
+    ) -> Result<(RgbImage, Objects), AugmentError> {
         let steps = Steps::draw(&self.config, image.dimensions(), key);
-        steps.within(self.limits)?.apply(image, found)
+        if let Some((size, _)) = steps.before {
+            within(size, self.limits, "multiscale.crop_before")?;
+        }
+        within(steps.size, self.limits, "multiscale.sizes")?;
+        steps.apply(image, found)
     }
 
     /// An image as the model sees it in an evaluation, without objects.
@@ -234,18 +203,6 @@ impl Prepare<Objects> for PrepareObjects {
 /// The rule of mm takes the larger number for the longer side, in any order.
 fn long_first(max: u32, short: u32) -> [u32; 2] {
     [max.max(short), max.min(short)]
-}
-
-fn checked(config: &MultiscaleConfig) -> Result<(), AugmentError> {
-    AugmentError::check("multiscale", config)?;
-    match config.misfit() {
-        Some((key, value, expected)) => Err(AugmentError::Setting {
-            key: format!("multiscale.{key}"),
-            value,
-            expected,
-        }),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -51,11 +51,7 @@ impl Side {
     pub(super) fn interval(&self, [start, end]: [f64; 2]) -> [f64; 2] {
         let place = |c: f64| (self.scale * c + self.shift).clamp(0.0, self.from.len() as f64);
         let (start, end) = (place(start), place(end));
-        if start <= end {
-            [start, end]
-        } else {
-            [end, start]
-        }
+        [start.min(end), start.max(end)]
     }
 
     /// The first of the pixels that show pixels of the original from `start` on, before `end`, and these pixels in turn.

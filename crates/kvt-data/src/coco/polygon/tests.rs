@@ -33,7 +33,7 @@ impl Object {
     fn masks(&self) -> Vec<Rle> {
         let masks = self.polygons.iter();
         masks
-            .map(|polygon| Polygon::new(polygon).unwrap().mask(self.size).unwrap())
+            .map(|polygon| Polygon::new(polygon).unwrap().mask(self.size))
             .collect()
     }
 
@@ -75,7 +75,7 @@ fn overlaps_are_those_of_pycocotools() {
 #[test]
 fn a_share_of_pixels_worked_by_hand() {
     let object = Polygon::new(&[5.0, 4.0, 20.0, 4.0, 20.0, 14.0, 5.0, 14.0]).unwrap();
-    let object = object.mask((20, 30)).unwrap();
+    let object = object.mask((20, 30));
     assert_eq!(
         (object.area(), object.bounding_box()),
         (150, [5, 4, 15, 10])
@@ -84,7 +84,6 @@ fn a_share_of_pixels_worked_by_hand() {
     let found = Rle::encode((20, 30), |row, column| {
         inside(row, column) && (row, column) != (4, 8)
     });
-    let found = found.unwrap();
     assert!((found.iou(&object, false) - 119.0 / 150.0).abs() < 1e-15);
     assert!((found.iou(&object, true) - 1.0).abs() < 1e-15);
 }
@@ -103,11 +102,6 @@ fn what_is_no_outline_is_refused() {
         .flat_map(|corner| [f64::from(corner % 2) * FURTHEST, 0.0])
         .collect();
     assert_eq!(Polygon::new(&zigzag), Err(Fault::Outline));
-    let polygon = Polygon::new(&[0.0; 6]).unwrap();
-    assert!(matches!(
-        polygon.mask((1 << 16, 1 << 16)),
-        Err(RleError::Size { .. })
-    ));
 }
 
 proptest! {
@@ -117,18 +111,18 @@ proptest! {
         let [left, top, right, bottom] = [x, y, x + w, y + h].map(f64::from);
         let polygon = Polygon::new(&[left, top, right, top, right, bottom, left, bottom]).unwrap();
         let inside = |row: u32, column: u32| (y..y + h).contains(&row) && (x..x + w).contains(&column);
-        let expected = Rle::encode((12, 12), inside).unwrap();
-        prop_assert_eq!(polygon.mask((12, 12)).unwrap(), expected);
+        let expected = Rle::encode((12, 12), inside);
+        prop_assert_eq!(polygon.mask((12, 12)), expected);
     }
 
     /// A pixel is in the union if it is in one of the masks.
     #[test]
     fn a_union_has_the_pixels_of_each(bits in proptest::collection::vec(any::<u64>(), 1..5)) {
         let pixel = |bits: u64| move |row: u32, column: u32| (bits >> (row * 9 + column)) & 1 == 1;
-        let masks: Vec<Rle> = bits.iter().map(|bits| Rle::encode((7, 9), pixel(*bits)).unwrap()).collect();
+        let masks: Vec<Rle> = bits.iter().map(|bits| Rle::encode((7, 9), pixel(*bits))).collect();
         let all = bits.iter().fold(0, |all, bits| all | bits);
         let union = masks[0].union(&masks[1..]);
-        prop_assert_eq!(&union, &Rle::encode((7, 9), pixel(all)).unwrap());
+        prop_assert_eq!(&union, &Rle::encode((7, 9), pixel(all)));
     }
 }
 

@@ -32,7 +32,6 @@ pub(super) fn write(
     let draw = |&(split, index): &(Split, usize)| {
         let path = folder("images", split).join(file_name(index));
         let scene = render(config, split, index);
-        let scene = scene.map_err(|error| DataError::write(&path, &error))?;
         write_png(&path, &scene.image)?;
         write_png(
             &folder("masks", split).join(file_name(index)),

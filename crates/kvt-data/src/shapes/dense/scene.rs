@@ -4,7 +4,7 @@ use image::{GrayImage, RgbImage};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::coco::rle::{Rle, RleError};
+use crate::coco::rle::Rle;
 use crate::shapes::canvas::{Canvas, Color, GROUND};
 use crate::shapes::config::ShapesConfig;
 use crate::shapes::figure::Figure;
@@ -55,10 +55,7 @@ pub(super) struct Placed {
 }
 
 /// Draws a scene. The first shape is of the classes in turn, so that each class has as many scenes.
-///
-/// # Errors
-/// If the image has more pixels than a run can count.
-pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Result<Scene, RleError> {
+pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Scene {
     let key = config.scene_key(split, index);
     let side = config.image_size as usize;
     let (ground, ground_color) = background(key);
@@ -80,16 +77,16 @@ pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Resul
             &mut rng,
         );
     }
-    let (labels, mut objects) = visible(canvas.layers(), side, &placed)?;
+    let (labels, mut objects) = visible(canvas.layers(), side, &placed);
     if uniform(&mut key.named("group").rng(), 0.0, 1.0) < GROUPS {
         group(&mut objects);
     }
     let mut rng = key.named("noise").rng();
-    Ok(Scene {
+    Scene {
         image: canvas.into_image(|| uniform(&mut rng, -NOISE, NOISE)),
         labels,
         objects,
-    })
+    }
 }
 
 /// A colour with a gradient of its own in each channel. Also returns the colour.
@@ -162,18 +159,14 @@ fn is_apart(a: &Pose, b: &Pose) -> bool {
 }
 
 /// The mask and the objects, from the visible layer of each pixel.
-fn visible(
-    layers: &[u8],
-    side: usize,
-    placed: &[Placed],
-) -> Result<(GrayImage, Vec<Object>), RleError> {
+fn visible(layers: &[u8], side: usize, placed: &[Placed]) -> (GrayImage, Vec<Object>) {
     let mut values = vec![GROUND];
     let mut objects = Vec::new();
     for (layer, shape) in (GROUND + 1..).zip(placed) {
         let at = |row: u32, column: u32| layers.get(row as usize * side + column as usize);
         let mask = Rle::encode((side as u32, side as u32), |row, column| {
             at(row, column) == Some(&layer)
-        })?;
+        });
         let is_annotated = mask.area() >= VISIBLE;
         values.push(if is_annotated { shape.class } else { IGNORED });
         if is_annotated {
@@ -191,7 +184,7 @@ fn visible(
         let layer = layers.next().copied().unwrap_or(GROUND);
         [values.get(usize::from(layer)).copied().unwrap_or(GROUND)].into()
     });
-    Ok((labels, objects))
+    (labels, objects)
 }
 
 impl Placed {

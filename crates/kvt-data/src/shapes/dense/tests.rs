@@ -63,7 +63,7 @@ fn masks_are_the_visible_pixels_of_a_naive_painter() {
     let side = config.image_size;
     let (mut covered, mut hidden) = (0, 0);
     for index in 0..60 {
-        let scene = scene::render(&config, Split::Train, index).unwrap();
+        let scene = scene::render(&config, Split::Train, index);
         let placed = scene::placed(&config, Split::Train, index);
         let inside = |shape: &scene::Placed, column: u32, row: u32| {
             let center = |i: u32| (i as f32 + 0.5) / side as f32;
@@ -134,7 +134,7 @@ fn small_remains_are_neither_class_nor_background() {
     };
     let mut ignored = 0;
     for index in 0..100 {
-        let scene = scene::render(&config, Split::Val, index).unwrap();
+        let scene = scene::render(&config, Split::Val, index);
         ignored += scene
             .labels
             .pixels()
@@ -300,7 +300,7 @@ fn threads_do_not_change_a_byte() {
         let folder = |kind: &str| dir.join(kind).join(split.name());
         let mut objects = Vec::new();
         for index in 0..images {
-            let scene = scene::render(&config, split, index).unwrap();
+            let scene = scene::render(&config, split, index);
             let image = folder("images").join(file_name(index));
             assert_eq!(decode(&image, ImageLimits::default()).unwrap(), scene.image);
             assert_eq!(grey(&folder("masks").join(file_name(index))), scene.labels);

@@ -219,7 +219,8 @@ fn an_object_validates() {
         objects.retain(|object| crowds && object["iscrowd"] == 1);
         assert_eq!(objects.len(), usize::from(crowds));
         write(dir.path(), &data.val, &changed);
-        let expected = "instances_val2017.json` has no object that counts in any of its 5 images";
+        let expected =
+            "instances_val2017.json`: it has no object that counts in any of its 5 images";
         let both = error(&data);
         assert!(both.contains(expected), "{both}");
         let part = open_part(&data, Split::Val, None).unwrap_err().to_string();
@@ -348,7 +349,7 @@ fn generated_scenes_have_objects() {
                 Segmentation::Runs { .. } => 1,
                 _ => 2,
             }] += 1;
-            let mask = object.mask(found.image.size).unwrap().unwrap();
+            let mask = object.mask(found.image.size).unwrap();
             let pixels = mask.decode();
             let own = pixels
                 .iter()

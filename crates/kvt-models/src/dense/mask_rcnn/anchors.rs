@@ -1,6 +1,7 @@
 //! The anchors of a batch, and what the proposal network says of them, on the host.
 
-use super::error::MaskRcnnError;
+use burn::tensor::TensorReadError;
+
 use super::rpn::{DELTAS, RpnOutput};
 use crate::dense::boxes::{Corners, Deltas, Grid, Proposal, proposals};
 
@@ -65,10 +66,11 @@ impl Anchors {
 
 impl Scored {
     /// What the proposal network says, read from the device. No gradient passes through it.
-    pub(super) fn read(output: &RpnOutput) -> Result<Self, MaskRcnnError> {
+    pub(super) fn read(output: &RpnOutput) -> Result<Self, TensorReadError> {
         let logits = output.logits.clone().detach();
         let deltas = output.deltas.clone().detach();
-        let scores = logits.try_into_vec_as::<f32>()?.into_iter().map(sigmoid);
+        let logits = logits.try_into_vec_as::<f32>()?.into_iter();
+        let scores = logits.map(|logit| 1.0 / (1.0 + (-logit).exp()));
         Ok(Self {
             scores: scores.collect(),
             deltas: rows(&deltas.try_into_vec_as::<f32>()?),
@@ -79,9 +81,4 @@ impl Scored {
 /// Numbers in rows of four.
 pub(super) fn rows(values: &[f32]) -> Vec<[f32; DELTAS]> {
     values.as_chunks::<DELTAS>().0.to_vec()
-}
-
-/// From a logit to a probability.
-fn sigmoid(logit: f32) -> f32 {
-    1.0 / (1.0 + (-logit).exp())
 }

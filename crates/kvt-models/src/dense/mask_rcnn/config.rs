@@ -1,38 +1,60 @@
-//! Sizes of the network, and the rules by which it trains and finds objects.
+//! Sizes of the network, and the rules by which it trains and finds objects: the section `[detect]` of a configuration.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::dense::WindowPadding;
 use crate::error::ModelError;
 use crate::family::validate;
 
-/// The sizes and rules of a Mask R-CNN. The defaults are those of Swin's and Twins' recipes on COCO.
-#[derive(Clone, Debug, PartialEq)]
+/// Boxes and masks of objects by Mask R-CNN (He et al., 2017, <https://arxiv.org/abs/1703.06870>) on a backbone with four stages,
+/// with `task = "detect"`. The defaults are those of Swin on COCO.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct MaskRcnnConfig {
-    /// Classes of an object: 80. The background is not one of them.
+    /// Classes of an object, which are those of the data. The background is not one of them.
+    #[serde(skip)]
     pub num_classes: usize,
-    /// Channels of the pyramid and the heads: 256.
+    /// Channels of the feature pyramid and of the heads.
+    #[schemars(extend("x-range" = "[1, 65536]"))]
     pub channels: usize,
-    /// Numbers of the hidden layers of the box head: 1024.
+    /// Numbers of the hidden layers of the head that classifies and refines boxes.
+    #[schemars(extend("x-range" = "[1, 65536]"))]
     pub hidden: usize,
-    /// Anchors of an image that are trained on: 256.
+    /// Whether queries see the padding of windows that reach over the border of a map.
+    pub window_padding: WindowPadding,
+    /// Anchors of an image that the network of proposals is trained on.
+    #[schemars(extend("x-range" = "[1, 1048576]"))]
     pub anchors: usize,
-    /// The share of them with an object, at most: a half.
+    /// Largest share of them with an object.
+    #[schemars(extend("x-range" = "[0, 1]"))]
     pub anchors_fraction: f64,
-    /// Regions of an image that are trained on: 512.
+    /// Regions of an image that the heads are trained on.
+    #[schemars(extend("x-range" = "[1, 1048576]"))]
     pub regions: usize,
-    /// The share of them with an object, at most: a quarter.
+    /// Largest share of them with an object.
+    #[schemars(extend("x-range" = "[0, 1]"))]
     pub regions_fraction: f64,
-    /// Training: the best anchors of each level before overlapping ones go, 2000.
+    /// Training: best anchors of each level, before those that overlap go.
+    #[schemars(extend("x-range" = "[1, 1048576]"))]
     pub train_per_level: usize,
-    /// Training: proposals of an image, 1000.
+    /// Training: proposals of an image.
+    #[schemars(extend("x-range" = "[1, 1048576]"))]
     pub train_proposals: usize,
-    /// Testing: the best anchors of each level before overlapping ones go, 1000.
+    /// Evaluation: best anchors of each level, before those that overlap go.
+    #[schemars(extend("x-range" = "[1, 1048576]"))]
     pub test_per_level: usize,
-    /// Testing: proposals of an image, 1000.
+    /// Evaluation: proposals of an image.
+    #[schemars(extend("x-range" = "[1, 1048576]"))]
     pub test_proposals: usize,
-    /// The probability that a detection must exceed: 0.05.
-    pub score: f32,
-    /// A detection goes if its IoU with a better one of its class is greater than this: 0.5.
-    pub iou: f32,
-    /// Detections of an image, at most: 100.
+    /// The probability of its class that a detection exceeds.
+    #[schemars(extend("x-range" = "[0, 1]"))]
+    pub score: f64,
+    /// A detection goes if its overlap with a better one of its class is greater: intersection over union.
+    #[schemars(extend("x-range" = "[0, 1]"))]
+    pub iou: f64,
+    /// Detections of an image, at most. Average precision counts the best 100.
+    #[schemars(extend("x-range" = "[1, 1048576]"))]
     pub detections: usize,
 }
 
@@ -42,6 +64,7 @@ impl Default for MaskRcnnConfig {
             num_classes: 80,
             channels: 256,
             hidden: 1024,
+            window_padding: WindowPadding::Seen,
             anchors: 256,
             anchors_fraction: 0.5,
             regions: 512,
@@ -58,6 +81,15 @@ impl Default for MaskRcnnConfig {
 }
 
 impl MaskRcnnConfig {
+    /// The same for so many classes.
+    #[must_use]
+    pub fn with_classes(&self, classes: usize) -> Self {
+        Self {
+            num_classes: classes,
+            ..self.clone()
+        }
+    }
+
     /// Refuses sizes and counts of 0 or implausibly large ones, and shares, probabilities and overlaps outside of `[0, 1]`.
     ///
     /// # Errors
@@ -78,12 +110,12 @@ impl MaskRcnnConfig {
         ];
         validate::sizes(&sizes)?;
         let shares = [
-            ("score", self.score.into()),
-            ("iou", self.iou.into()),
+            ("score", self.score),
+            ("iou", self.iou),
             ("anchors_fraction", self.anchors_fraction),
             ("regions_fraction", self.regions_fraction),
         ];
-        shares.into_iter().try_for_each(|(field, share): (_, f64)| {
+        shares.into_iter().try_for_each(|(field, share)| {
             let is_within = (0.0..=1.0).contains(&share);
             validate::within(field, share, is_within, "from 0 to 1")
         })

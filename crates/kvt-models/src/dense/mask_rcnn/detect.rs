@@ -1,16 +1,15 @@
 //! From images to the objects in them.
 
-use burn::tensor::Tensor;
 use burn::tensor::activation::{sigmoid, softmax};
+use burn::tensor::{Tensor, TensorReadError};
 use kvt_ops::{Phase, Region};
 
 use super::anchors::{Anchors, Scored, rows};
-use super::error::MaskRcnnError;
 use super::layers::places;
 use super::mask_head::MASK_SIDE;
-use super::network::{Looked, MaskRcnn};
+use super::network::MaskRcnn;
 use super::objects::{Frame, check_sizes};
-use crate::dense::boxes::{Coder, Corners, clip, suppress_by_class};
+use crate::dense::boxes::{Coder, Corners, Proposal, clip, suppress_by_class};
 
 /// An object that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,29 +39,26 @@ impl MaskRcnn {
     ///
     /// # Errors
     ///
-    /// Sizes that do not fit the images, and a device that cannot be read.
+    /// A device that cannot be read.
     ///
     /// # Panics
     ///
-    /// On sizes that the pyramid refuses.
+    /// On sizes that do not fit the images, or that the pyramid refuses.
     pub fn detect(
         &self,
         images: Tensor<4>,
         frames: &[Frame],
-    ) -> Result<Vec<Vec<Detection>>, MaskRcnnError> {
-        check_sizes(images.dims(), frames.iter().map(|frame| frame.size))?;
-        let Looked { levels, rpn } = self.look(&self.maps(images, Phase::Eval));
+    ) -> Result<Vec<Vec<Detection>>, TensorReadError> {
+        check_sizes(images.dims(), frames.iter().map(|frame| frame.size));
+        let (levels, rpn) = self.look(&self.maps(images, Phase::Eval));
         let (anchors, scored) = (Anchors::new(&rpn.sizes), Scored::read(&rpn)?);
         let config = &self.heads.config;
         let limits = [config.test_per_level, config.test_proposals];
         let mut regions = Vec::new();
         for (image, frame) in frames.iter().enumerate() {
-            let proposals = anchors.proposals(&scored, image, frame.size, limits);
-            let proposals = proposals.into_iter();
-            regions.extend(proposals.map(|found| Region {
-                image,
-                corners: found.corners,
-            }));
+            for Proposal { corners, .. } in anchors.proposals(&scored, image, frame.size, limits) {
+                regions.push(Region { image, corners });
+            }
         }
         let found = self.found(&levels, &regions, frames)?;
         let masks = self.masks(&levels, &found)?;
@@ -85,7 +81,7 @@ impl MaskRcnn {
         levels: &[Tensor<4>],
         regions: &[Region],
         frames: &[Frame],
-    ) -> Result<Vec<Found>, MaskRcnnError> {
+    ) -> Result<Vec<Found>, TensorReadError> {
         if regions.is_empty() {
             return Ok(Vec::new());
         }
@@ -102,7 +98,7 @@ impl MaskRcnn {
             let image = region.image;
             // The background has a score and no deltas.
             for (label, (score, deltas)) in of_classes.iter().zip(deltas).enumerate() {
-                if *score > config.score {
+                if *score > config.score as f32 {
                     let decoded = Coder::ROI.decode(&region.corners, deltas);
                     let corners = clip(&decoded, frames[image].size);
                     all.push(Found {
@@ -117,7 +113,7 @@ impl MaskRcnn {
             }
         }
         let image_of = |place: &usize| all[*place].region.image;
-        let mut kept = suppress_by_class(&boxes, &scores, &kinds, config.iou);
+        let mut kept = suppress_by_class(&boxes, &scores, &kinds, config.iou as f32);
         // Stable: those of an image stay in order.
         kept.sort_by_key(image_of);
         let of_images = kept.chunk_by(|a, b| image_of(a) == image_of(b));
@@ -126,7 +122,11 @@ impl MaskRcnn {
     }
 
     /// The masks of detections, of their classes.
-    fn masks(&self, levels: &[Tensor<4>], found: &[Found]) -> Result<Vec<Vec<f32>>, MaskRcnnError> {
+    fn masks(
+        &self,
+        levels: &[Tensor<4>],
+        found: &[Found],
+    ) -> Result<Vec<Vec<f32>>, TensorReadError> {
         if found.is_empty() {
             return Ok(Vec::new());
         }

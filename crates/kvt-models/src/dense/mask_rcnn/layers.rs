@@ -4,7 +4,6 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use kvt_attention::{Law, ParamInit};
-use kvt_ops::Key;
 
 use crate::layers::{Conv2d, ConvSettings, Init};
 
@@ -96,9 +95,4 @@ pub(super) fn places(values: &[usize], device: &Device) -> Tensor<1, Int> {
     let values: Vec<i64> = values.iter().map(|place| *place as i64).collect();
     let count = values.len();
     Tensor::from_data(TensorData::new(values, [count]), device)
-}
-
-/// The key of one image of a batch, for one purpose.
-pub(super) fn key_of(key: Key, purpose: &str, image: usize) -> Key {
-    key.named(purpose).child(image as u64)
 }

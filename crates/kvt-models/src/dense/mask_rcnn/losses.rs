@@ -36,46 +36,47 @@ impl DetectLosses {
 /// The losses of the proposals: of classes and of boxes.
 pub(super) fn of_anchors(output: &RpnOutput, targets: &AnchorTargets) -> [Tensor<1>; 2] {
     let device = output.logits.device();
-    let [batch, anchors, _] = output.deltas.dims();
+    let [batch, anchors] = output.logits.dims();
     let (positive, negative) = (&targets.positive, &targets.negative);
     let divisor = targets.divisor.max(1) as f64;
-    let class = if positive.is_empty() && negative.is_empty() {
+    let sampled = [positive.as_slice(), negative.as_slice()].concat();
+    let class = if sampled.is_empty() {
         nothing(&device)
     } else {
-        let sampled = [positive.as_slice(), negative.as_slice()].concat();
         let logits = output.logits.clone().reshape([batch * anchors]);
         let logits = logits.select(0, places(&sampled, &device));
         let inside = (0..sampled.len()).map(|at| at < positive.len());
         binary(logits, inside).sum() / divisor
     };
-    let boxes = if positive.is_empty() {
-        nothing(&device)
-    } else {
-        let deltas = output.deltas.clone();
-        let deltas = deltas.reshape([batch * anchors, DELTAS]);
-        let deltas = deltas.select(0, places(positive, &device));
-        distance(deltas, &targets.deltas) / divisor
-    };
+    let boxes = of_boxes(&output.deltas, positive, &targets.deltas, divisor);
     [class, boxes]
 }
 
 /// The losses of the sampled regions: of classes and of boxes.
 pub(super) fn of_regions(output: &BoxOutput, targets: &RegionTargets) -> [Tensor<1>; 2] {
-    let device = output.logits.device();
     let [regions, classes, _] = output.deltas.dims();
     let count = regions.max(1) as f64;
-    let labels = places(&targets.labels, &device).reshape([regions, 1]);
+    let labels = places(&targets.labels, &output.logits.device()).reshape([regions, 1]);
     let own = log_softmax(output.logits.clone(), 1).gather(1, labels);
     let class = own.sum() / -count;
-    let boxes = if targets.positive.is_empty() {
-        nothing(&device)
-    } else {
-        let rows: Vec<usize> = targets.of_class(classes).collect();
-        let deltas = output.deltas.clone().reshape([regions * classes, DELTAS]);
-        let deltas = deltas.select(0, places(&rows, &device));
-        distance(deltas, &targets.deltas) / count
-    };
-    [class, boxes]
+    let rows: Vec<usize> = targets.of_class(classes).collect();
+    [
+        class,
+        of_boxes(&output.deltas, &rows, &targets.deltas, count),
+    ]
+}
+
+/// The sum of the absolute differences from these rows of deltas `[.., .., 4]` to their targets, divided.
+fn of_boxes(deltas: &Tensor<3>, rows: &[usize], targets: &[Deltas], divisor: f64) -> Tensor<1> {
+    let device = deltas.device();
+    if rows.is_empty() {
+        return nothing(&device);
+    }
+    let [first, second, _] = deltas.dims();
+    let deltas = deltas.clone().reshape([first * second, DELTAS]);
+    let deltas = deltas.select(0, places(rows, &device));
+    let targets = floats(targets.as_flattened().to_vec(), deltas.dims(), &device);
+    (deltas - targets).abs().sum() / divisor
 }
 
 /// The loss of the masks of the positive regions, of which there is at least one: logits `[positive, classes, 28, 28]`.
@@ -101,11 +102,4 @@ fn binary<const D: usize>(logits: Tensor<D>, inside: impl Iterator<Item = bool>)
     let signs = inside.map(|inside| if inside { -1.0 } else { 1.0 });
     let signs = floats(signs.collect(), logits.dims(), &logits.device());
     softplus(logits * signs, 1.0)
-}
-
-/// The sum of the absolute differences from deltas `[boxes, 4]` to their targets.
-fn distance(deltas: Tensor<2>, targets: &[Deltas]) -> Tensor<1> {
-    let values = targets.as_flattened().to_vec();
-    let targets = floats(values, deltas.dims(), &deltas.device());
-    (deltas - targets).abs().sum()
 }

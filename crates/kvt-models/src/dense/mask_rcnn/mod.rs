@@ -2,12 +2,10 @@
 //! classify, refine and outline them.
 
 mod anchors;
-mod bitmap;
 mod box_head;
 mod config;
 mod cost;
 mod detect;
-mod error;
 mod fpn;
 mod layers;
 mod losses;
@@ -21,16 +19,14 @@ mod rpn;
 mod targets;
 mod train;
 
-pub use bitmap::Bitmap;
 pub use box_head::{BoxHead, BoxOutput};
 pub use config::MaskRcnnConfig;
 pub use detect::Detection;
-pub use error::MaskRcnnError;
 pub use fpn::Fpn;
 pub use losses::DetectLosses;
 pub use mask_head::{MASK_SIDE, MaskHead};
 pub use network::{MaskRcnn, MaskRcnnHeads};
-pub use objects::{Frame, Object, Objects};
+pub use objects::{Frame, Objects};
 pub use paste::paste;
 pub use rpn::{RpnHead, RpnOutput};
 

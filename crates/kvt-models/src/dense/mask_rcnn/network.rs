@@ -37,12 +37,6 @@ struct RoiHead {
     mask_head: MaskHead,
 }
 
-/// What every later step reads: the levels of the pyramid, f32, and the proposal network's output.
-pub(super) struct Looked {
-    pub(super) levels: Vec<Tensor<4>>,
-    pub(super) rpn: RpnOutput,
-}
-
 impl MaskRcnn {
     /// A new neck and new heads on a pyramid, with mmdetection's initialisation.
     ///
@@ -77,12 +71,12 @@ impl MaskRcnn {
         self.pyramid.forward(images, phase.named("backbone"))
     }
 
-    /// What the pyramid and the proposal network make of maps.
-    pub(super) fn look(&self, maps: &[Tensor<4>]) -> Looked {
+    /// What every later step reads: the levels of the pyramid over maps, f32, and what the proposal network says of them.
+    pub(super) fn look(&self, maps: &[Tensor<4>]) -> (Vec<Tensor<4>>, RpnOutput) {
         let precision = self.precision();
         let levels = self.heads.neck.forward(maps, precision);
         let rpn = self.heads.rpn_head.forward(&levels, precision);
-        Looked { levels, rpn }
+        (levels, rpn)
     }
 
     /// The classes and boxes of regions, of which there is at least one.

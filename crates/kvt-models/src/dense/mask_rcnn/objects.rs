@@ -1,7 +1,7 @@
 //! What is known of the images of a batch.
 
-use super::bitmap::Bitmap;
-use super::error::MaskRcnnError;
+use kvt_ops::Object;
+
 use crate::dense::boxes::{Corners, is_empty};
 
 /// The objects of an image. Groups of objects ("crowds") are none of them.
@@ -11,17 +11,6 @@ pub struct Objects {
     pub size: [usize; 2],
     /// The objects.
     pub all: Vec<Object>,
-}
-
-/// An object of an image.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Object {
-    /// Its box in pixels of the image as the network sees it, inside of it and with an area.
-    pub corners: Corners,
-    /// Its class, from 0.
-    pub label: usize,
-    /// Its pixels in the image as the network sees it.
-    pub mask: Bitmap,
 }
 
 impl Objects {
@@ -40,38 +29,24 @@ pub struct Frame {
     pub original: [usize; 2],
 }
 
-/// Refuses sizes of another number of images, or of images larger than their batch `[images, _, height, width]`.
+/// Panics if sizes are not of each image of a batch `[images, _, height, width]`, or of an image that is larger than it or has no pixels.
 pub(super) fn check_sizes(
     [images, _, height, width]: [usize; 4],
     sizes: impl ExactSizeIterator<Item = [usize; 2]>,
-) -> Result<(), MaskRcnnError> {
-    let given = sizes.len();
-    if given != images {
-        return Err(MaskRcnnError::Images { images, given });
-    }
-    let batch = [height, width];
-    let fits = |size: [usize; 2]| !size.contains(&0) && size[0] <= height && size[1] <= width;
-    match sizes.enumerate().find(|(_, size)| !fits(*size)) {
-        Some((image, size)) => Err(MaskRcnnError::Size { image, size, batch }),
-        None => Ok(()),
+) {
+    assert_eq!(sizes.len(), images, "as many sizes as images");
+    for size in sizes {
+        assert!(
+            !size.contains(&0) && size[0] <= height && size[1] <= width,
+            "an image of {size:?} pixels in a batch of {height} x {width}"
+        );
     }
 }
 
-/// Refuses objects that a network with so many classes cannot learn.
-pub(super) fn check_objects(all: &[Objects], classes: usize) -> Result<(), MaskRcnnError> {
-    for (image, objects) in all.iter().enumerate() {
-        for &Object { corners, label, .. } in &objects.all {
-            if label >= classes {
-                return Err(MaskRcnnError::Label {
-                    image,
-                    label,
-                    classes,
-                });
-            }
-            if is_empty(&corners) {
-                return Err(MaskRcnnError::NoArea { image, corners });
-            }
-        }
+/// Panics if a network with so many classes cannot learn an object.
+pub(super) fn check_objects(all: &[Objects], classes: usize) {
+    for Object { corners, label, .. } in all.iter().flat_map(|objects| &objects.all) {
+        assert!(*label < classes, "an object of class {label} of {classes}");
+        assert!(!is_empty(corners), "an object without an area: {corners:?}");
     }
-    Ok(())
 }

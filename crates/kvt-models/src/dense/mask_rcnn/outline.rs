@@ -1,6 +1,7 @@
 //! What the mask of a region should be: the object's pixels in its box, on the host.
 
-use super::bitmap::Bitmap;
+use kvt_ops::ObjectMask;
+
 use crate::dense::boxes::Corners;
 
 /// The points of one bin along an axis: places of pixels and their weights, not divided by the number of points.
@@ -12,7 +13,7 @@ type Bin = Vec<(usize, f64)>;
 /// are separate, so the rows of a bin are added up first. `size` is height and width of the image in pixels, to which the box is
 /// clipped. A box without an area covers nothing.
 pub(super) fn outline(
-    mask: &Bitmap,
+    mask: &ObjectMask,
     corners: Corners,
     [height, width]: [usize; 2],
     side: usize,
@@ -25,7 +26,7 @@ pub(super) fn outline(
     for row in &rows {
         let mut sums = vec![0.0; mask.width];
         for (place, weight) in row {
-            for (sum, inside) in sums.iter_mut().zip(mask.row(*place)) {
+            for (sum, inside) in sums.iter_mut().zip(row_of(mask, *place)) {
                 if *inside {
                     *sum += weight;
                 }
@@ -41,6 +42,13 @@ pub(super) fn outline(
         }));
     }
     covered
+}
+
+/// The row of the image with this number: its pixels in the mask, from the column `left` on; nothing outside of the mask.
+fn row_of(mask: &ObjectMask, row: usize) -> &[bool] {
+    let first = row.checked_sub(mask.top).map(|row| row * mask.width);
+    let pixels = first.and_then(|first| mask.inside.get(first..first + mask.width));
+    pixels.unwrap_or(&[])
 }
 
 /// The bins between two borders along an axis of `length` pixels, and the points of each.

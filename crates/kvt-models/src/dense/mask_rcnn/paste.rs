@@ -1,6 +1,7 @@
 //! The mask of a region in its image, on the host.
 
-use super::bitmap::Bitmap;
+use kvt_ops::ObjectMask;
+
 use crate::dense::boxes::Corners;
 
 /// The least probability of a pixel inside.
@@ -12,12 +13,12 @@ const THRESHOLD: f64 = 0.5;
 /// As in mmdetection and Detectron2, the centre of a pixel is half a pixel from its border, and the mask is zero around its box. So
 /// no pixel outside of the box is inside of the object. A box without an area has no pixels.
 #[must_use]
-pub fn paste(mask: &[f32], corners: Corners, [height, width]: [usize; 2]) -> Bitmap {
+pub fn paste(mask: &[f32], corners: Corners, [height, width]: [usize; 2]) -> ObjectMask {
     let side = mask.len().isqrt();
     let [x1, y1, x2, y2] = corners.map(f64::from);
     let has_area = x2 > x1 && y2 > y1;
     if !has_area {
-        return Bitmap::default();
+        return ObjectMask::default();
     }
     let ([left, right], [top, bottom]) = (pixels([x1, x2], width), pixels([y1, y2], height));
     let along = |[from, to]: [usize; 2], borders: [f64; 2]| -> Vec<f64> {
@@ -31,7 +32,7 @@ pub fn paste(mask: &[f32], corners: Corners, [height, width]: [usize; 2]) -> Bit
             .iter()
             .map(move |column| interpolated(mask, side, [row, *column]) >= THRESHOLD)
     };
-    Bitmap {
+    ObjectMask {
         top,
         left,
         height: rows.len(),

@@ -4,7 +4,6 @@ use kvt_ops::{Key, Region};
 
 use super::MaskRcnnConfig;
 use super::anchors::Anchors;
-use super::layers::key_of;
 use super::mask_head::MASK_SIDE;
 use super::objects::Objects;
 use super::outline::outline;
@@ -56,7 +55,7 @@ impl AnchorTargets {
         let boxes: Vec<Corners> = within.iter().map(|place| anchors.boxes[*place]).collect();
         let targets = objects.boxes();
         let matches = Assigner::RPN.assign(&boxes, &targets);
-        let key = key_of(key, "rpn", image);
+        let key = key.named("rpn").child(image as u64);
         let sample = sample(&matches, config.anchors, config.anchors_fraction, key);
         self.divisor += sample.positive.len().max(1) + sample.negative.len().max(1);
         let first = image * anchors.boxes.len();
@@ -88,7 +87,7 @@ impl RegionTargets {
         let own = (0..targets.len()).map(Match::Object);
         let matches: Vec<Match> = own.chain(of_proposals).collect();
         let boxes = [targets.as_slice(), proposals.as_slice()].concat();
-        let key = key_of(key, "roi", image);
+        let key = key.named("roi").child(image as u64);
         let sample = sample(&matches, config.regions, config.regions_fraction, key);
         let padded = padded(objects.size);
         for place in sample.positive {

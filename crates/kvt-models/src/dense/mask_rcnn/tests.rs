@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use kvt_ops::{Key, Region};
+use kvt_ops::{Key, Object, ObjectMask, Region};
 use kvt_testing::devices::{error, tensor, values};
 
 use super::*;
@@ -58,9 +58,9 @@ fn numbers<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
 }
 
 /// An object that fills a box of whole pixels.
-fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, Bitmap) {
+fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, ObjectMask) {
     let [x1, y1, x2, y2] = [left, top, left + width, top + height].map(|x| x as f32);
-    let mask = Bitmap {
+    let mask = ObjectMask {
         top,
         left,
         height,
@@ -71,7 +71,7 @@ fn filled(left: usize, top: usize, width: usize, height: usize) -> (Corners, Bit
 }
 
 fn objects() -> Vec<Objects> {
-    let of = |(corners, mask): (Corners, Bitmap), label: usize| Object {
+    let of = |(corners, mask): (Corners, ObjectMask), label: usize| Object {
         corners,
         label,
         mask,
@@ -218,36 +218,37 @@ fn images_without_objects_have_no_losses_of_boxes_and_masks() {
     losses.total().backward();
 }
 
-#[test]
-fn what_does_not_fit_is_refused() {
+/// The losses of objects that were changed.
+fn losses_of(change: fn(&mut Vec<Objects>)) {
     let device = Device::flex();
-    let network = network(&device, config());
-    let refused = |change: fn(&mut Vec<Objects>)| {
-        let mut objects = objects();
-        change(&mut objects);
-        let images = numbers([2, 3, 64, 64], &device);
-        network.losses(images, &objects, Key::new(7)).unwrap_err()
-    };
-    let images = MaskRcnnError::Images {
-        images: 2,
-        given: 1,
-    };
-    assert_eq!(refused(|all| all.truncate(1)), images);
-    let size = MaskRcnnError::Size {
-        image: 1,
-        size: [65, 64],
-        batch: [64, 64],
-    };
-    assert_eq!(refused(|all| all[1].size = [65, 64]), size);
-    let label = MaskRcnnError::Label {
-        image: 0,
-        label: 3,
-        classes: 3,
-    };
-    assert_eq!(refused(|all| all[0].all[1].label = 3), label);
-    let corners = [3.0, 3.0, 3.0, 9.0];
-    let found = refused(|all| all[0].all[0].corners = [3.0, 3.0, 3.0, 9.0]);
-    assert_eq!(found, MaskRcnnError::NoArea { image: 0, corners });
+    let mut objects = objects();
+    change(&mut objects);
+    let images = numbers([2, 3, 64, 64], &device);
+    drop(network(&device, config()).losses(images, &objects, Key::new(7)));
+}
+
+#[test]
+#[should_panic(expected = "as many sizes as images")]
+fn objects_are_of_each_image() {
+    losses_of(|all| all.truncate(1));
+}
+
+#[test]
+#[should_panic(expected = "an image of [65, 64] pixels in a batch of 64 x 64")]
+fn images_are_within_their_batch() {
+    losses_of(|all| all[1].size = [65, 64]);
+}
+
+#[test]
+#[should_panic(expected = "an object of class 3 of 3")]
+fn objects_are_of_a_class() {
+    losses_of(|all| all[0].all[1].label = 3);
+}
+
+#[test]
+#[should_panic(expected = "an object without an area: [3.0, 3.0, 3.0, 9.0]")]
+fn objects_have_an_area() {
+    losses_of(|all| all[0].all[0].corners = [3.0, 3.0, 3.0, 9.0]);
 }
 
 /// A detection is in its image, of a class, above the score, and has a mask.
@@ -332,20 +333,15 @@ fn heads_multiply_in_half_types() {
     let run = |precision: Precision| {
         let pyramid = pyramid(&device).with_precision(precision);
         let network = MaskRcnn::new(pyramid, config(), &device, Key::new(4)).unwrap();
-        let looked = network.look(&maps);
-        let mut all: Vec<Vec<f32>> = looked.levels.iter().cloned().map(values).collect();
-        assert!(
-            looked
-                .levels
-                .iter()
-                .all(|level| level.dtype() == DType::F32)
-        );
+        let (levels, _) = network.look(&maps);
+        let mut all: Vec<Vec<f32>> = levels.iter().cloned().map(values).collect();
+        assert!(levels.iter().all(|level| level.dtype() == DType::F32));
         let region = Region {
             image: 1,
             corners: [3.0, 4.0, 50.0, 40.0],
         };
-        let boxes = network.classify(&looked.levels, &[region]);
-        let masks = network.outline(&looked.levels, &[region]);
+        let boxes = network.classify(&levels, &[region]);
+        let masks = network.outline(&levels, &[region]);
         assert_eq!(boxes.logits.dtype(), DType::F32);
         assert_eq!(masks.dtype(), DType::F32);
         all.extend([values(boxes.logits), values(masks)]);
@@ -378,7 +374,7 @@ fn sizes_that_describe_no_network_are_refused() {
     assert_eq!(refused(|x| x.train_per_level = 0), zero("train_per_level"));
     let text = |error: ModelError| error.to_string();
     assert!(text(refused(|x| x.iou = 1.5)).starts_with("`iou` is 1.5"));
-    assert!(text(refused(|x| x.score = f32::NAN)).starts_with("`score` is NaN"));
+    assert!(text(refused(|x| x.score = f64::NAN)).starts_with("`score` is NaN"));
     let error = text(refused(|x| x.regions_fraction = -0.5));
     assert!(error.starts_with("`regions_fraction` is -0.5"));
     assert_eq!(MaskRcnnConfig::default().validate(), Ok(()));

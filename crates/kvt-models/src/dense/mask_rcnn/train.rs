@@ -1,12 +1,11 @@
 //! From images and their objects to losses.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorReadError};
 use kvt_ops::{Key, Phase};
 
 use super::anchors::{Anchors, Scored};
-use super::error::MaskRcnnError;
 use super::losses::{DetectLosses, nothing, of_anchors, of_masks, of_regions};
-use super::network::{Looked, MaskRcnn};
+use super::network::MaskRcnn;
 use super::objects::{Objects, check_objects, check_sizes};
 use super::targets::{AnchorTargets, RegionTargets};
 
@@ -18,19 +17,19 @@ impl MaskRcnn {
     ///
     /// # Errors
     ///
-    /// Objects that do not fit the images or the classes, and a device that cannot be read.
+    /// A device that cannot be read.
     ///
     /// # Panics
     ///
-    /// On sizes that the pyramid refuses.
+    /// On objects that do not fit the images or the classes or have no area, and on sizes that the pyramid refuses.
     pub fn losses(
         &self,
         images: Tensor<4>,
         objects: &[Objects],
         key: Key,
-    ) -> Result<DetectLosses, MaskRcnnError> {
-        check_sizes(images.dims(), objects.iter().map(|of| of.size))?;
-        check_objects(objects, self.heads.config.num_classes)?;
+    ) -> Result<DetectLosses, TensorReadError> {
+        check_sizes(images.dims(), objects.iter().map(|of| of.size));
+        check_objects(objects, self.heads.config.num_classes);
         let maps = self.maps(images, Phase::Train(key));
         self.losses_of_maps(&maps, objects, key)
     }
@@ -41,8 +40,8 @@ impl MaskRcnn {
         maps: &[Tensor<4>],
         objects: &[Objects],
         key: Key,
-    ) -> Result<DetectLosses, MaskRcnnError> {
-        let Looked { levels, rpn } = self.look(maps);
+    ) -> Result<DetectLosses, TensorReadError> {
+        let (levels, rpn) = self.look(maps);
         let anchors = Anchors::new(&rpn.sizes);
         let scored = Scored::read(&rpn)?;
         let (mut of_rpn, mut of_roi) = (AnchorTargets::default(), RegionTargets::default());

@@ -44,7 +44,7 @@ impl DenseNetwork for MaskRcnn {
         let key = Key::new(plan.seed).named("init");
         let pyramid = Pyramid::new(model, plan.detect.window_padding, device, key)?
             .with_precision(plan.train.precision);
-        let config = plan.detect.network(classes);
+        let config = plan.detect.with_classes(classes);
         let key = key.named("detect");
         Ok(MaskRcnn::new(pyramid, config, device, key)?)
     }

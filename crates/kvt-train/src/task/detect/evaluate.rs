@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use burn::tensor::Device;
 use kvt_data::augment::Objects;
 use kvt_models::dense::mask_rcnn::MaskRcnn;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::ap::Instance;
 use super::found::{OfImage, find_objects};
 use super::score::{Scores, truths};
 use crate::data::{Batch, DataError, Source};
@@ -26,46 +27,17 @@ pub struct DetectEvaluation {
 }
 
 impl DetectEvaluation {
-    /// Compares what is found with the annotations of the same images.
-    fn new(source: &Source, found: Vec<OfImage>) -> Result<Self, TrainError> {
-        if found.is_empty() {
-            return Err(TrainError::NothingEvaluated);
-        }
-        let seen: BTreeSet<u64> = found.iter().map(|image| image.id).collect();
-        let samples = (0..u32::MAX).take(source.samples.len());
-        let images = samples.filter_map(|sample| source.objects(sample));
-        // An image that could not be read says nothing about the network.
-        let images = images.filter(|of| seen.contains(&of.image.id));
-        let truths = truths(
-            images.map(|of| (of.image.id, of.image.size, of.annotations)),
-            true,
-        )?;
-        let compared = found.iter().flat_map(OfImage::compared);
-        let compared = compared.collect::<Result<Vec<_>, _>>()?;
-        let scores = Scores::of(
-            found.len(),
-            source.classes.clone(),
-            &truths,
-            &compared,
-            true,
-        )?;
-        if scores.boxes.ap.is_none() {
-            return Err(TrainError::NoObjects(found.len()));
-        }
-        let categories = source.coco().map(|coco| &coco.categories);
-        let categories = categories.into_iter().flatten();
-        Ok(Self {
-            scores,
-            categories: categories.map(|class| class.id).collect(),
-            found,
-        })
-    }
-
     /// The detections in COCO's format of results, image by image, best first.
     pub fn results(&self) -> impl Iterator<Item = Value> {
-        let categories = &self.categories;
-        let images = self.found.iter();
-        images.flat_map(move |image| image.results(categories))
+        let all = self.found.iter();
+        let all = all.flat_map(|of| of.found.iter().map(move |one| (of.id, one)));
+        all.map(move |(image, one)| {
+            let mut all = one.json();
+            all.insert("image_id".to_owned(), json!(image));
+            let category = self.categories.get(one.label);
+            all.insert("category_id".to_owned(), json!(category));
+            Value::from(all)
+        })
     }
 }
 
@@ -85,10 +57,8 @@ pub fn evaluate_objects(
     let mut found = Vec::new();
     see_all(world, batches, progress, |batch: Batch<Objects>| {
         for (image, target) in batch.views.into_iter().zip(&batch.targets) {
-            let (height, width) = target.original;
             found.push(OfImage {
                 id: target.image_id,
-                size: (height as u32, width as u32),
                 found: find_objects(network, image, target.size, target.original, device)?,
             });
         }
@@ -98,5 +68,35 @@ pub fn evaluate_objects(
         // Shares are consecutive: in the order of the ranks, images are in the order of a single process.
         found = world.collect(&found)?;
     }
-    DetectEvaluation::new(source, found)
+    if found.is_empty() {
+        return Err(TrainError::NothingEvaluated);
+    }
+    let seen: BTreeSet<u64> = found.iter().map(|image| image.id).collect();
+    // An image that could not be read says nothing about the network.
+    let images = source.all_objects();
+    let images = images.filter(|of| seen.contains(&of.image.id));
+    let truths = truths(images, true);
+    let compared = found.iter().flat_map(|of| {
+        of.found.iter().map(move |one| Instance {
+            image: of.id,
+            class: one.label,
+            bbox: one.bbox,
+            area: None,
+            is_crowd: false,
+            score: one.score,
+            mask: Some(one.mask.clone()),
+        })
+    });
+    let compared: Vec<Instance> = compared.collect();
+    let classes = source.classes.clone();
+    let scores = Scores::of(found.len(), classes, &truths, &compared, true);
+    if scores.boxes.ap.is_none() {
+        return Err(TrainError::NoObjects(found.len()));
+    }
+    let categories = source.coco().into_iter().flat_map(|coco| &coco.categories);
+    Ok(DetectEvaluation {
+        scores,
+        categories: categories.map(|class| class.id).collect(),
+        found,
+    })
 }

@@ -8,7 +8,6 @@
 
 mod ap;
 mod check;
-mod config;
 mod evaluate;
 mod found;
 mod score;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use kvt_data::augment::{Objects, PrepareObjects};
 use kvt_models::ModelConfig;
-use kvt_models::dense::mask_rcnn::{self, Bitmap, DetectLosses, MaskRcnn, Object};
+use kvt_models::dense::mask_rcnn::{self, DetectLosses, MaskRcnn};
 use kvt_ops::{Key, Phase};
 
 use super::dense::start_from;
@@ -31,12 +30,11 @@ use crate::recipe::Position;
 use crate::run::{Metric, Metrics};
 use crate::splits::{Splits, image_limits};
 
-pub use ap::{ApError, AveragePrecision};
+pub use ap::AveragePrecision;
 pub(crate) use check::check;
-pub use config::DetectConfig;
 pub use evaluate::{DetectEvaluation, evaluate_objects};
 pub use found::{FoundObject, find_objects};
-pub use score::{ScoreError, Scores, score};
+pub use score::{Scores, score};
 
 /// A network that learns to find objects, evaluated by the average precision of their boxes.
 pub struct Detect {
@@ -67,28 +65,6 @@ pub fn eval_objects(plan: &Plan) -> Result<Arc<dyn Prepare<Objects>>, DataError>
     let limits = image_limits(plan);
     let images = PrepareObjects::evaluation(&plan.multiscale, &plan.augment, limits)?;
     Ok(Arc::new(images))
-}
-
-/// The objects of an image as the network takes them.
-fn of_network(objects: Objects) -> mask_rcnn::Objects {
-    let all = objects.boxes.into_iter().zip(objects.labels);
-    let all = all
-        .zip(objects.masks)
-        .map(|((corners, label), mask)| Object {
-            corners,
-            label,
-            mask: Bitmap {
-                top: mask.top,
-                left: mask.left,
-                height: mask.height,
-                width: mask.width,
-                inside: mask.inside,
-            },
-        });
-    mask_rcnn::Objects {
-        size: objects.size.into(),
-        all: all.collect(),
-    }
 }
 
 impl Task for Detect {
@@ -135,7 +111,12 @@ impl Task for Detect {
         phase: Phase,
     ) -> Result<Tensor<1>, TrainError> {
         let images = batch.views.swap_remove(0);
-        let objects: Vec<mask_rcnn::Objects> = batch.targets.into_iter().map(of_network).collect();
+        let targets = batch.targets.into_iter();
+        let objects = targets.map(|target| mask_rcnn::Objects {
+            size: target.size.into(),
+            all: target.all,
+        });
+        let objects: Vec<mask_rcnn::Objects> = objects.collect();
         let key = match phase {
             Phase::Train(key) => key,
             Phase::Eval => Key::new(0),
@@ -174,10 +155,9 @@ impl Task for Detect {
 fn measured(scores: &Scores) -> Measured {
     let boxes = [Metric::BOX_AP, Metric::BOX_AP50, Metric::BOX_AP75];
     let masks = [Metric::MASK_AP, Metric::MASK_AP50, Metric::MASK_AP75];
-    let numbers = |of: &AveragePrecision| [of.ap, of.ap50, of.ap75];
-    let boxes = boxes.into_iter().zip(numbers(&scores.boxes));
-    let found = scores.masks.iter().flat_map(numbers);
-    let metrics = boxes.chain(masks.into_iter().zip(found));
+    // Boxes come first, and there may be no masks.
+    let found = scores.kinds().flat_map(|(_, of)| [of.ap, of.ap50, of.ap75]);
+    let metrics = boxes.into_iter().chain(masks).zip(found);
     let metrics: Metrics = metrics
         .filter_map(|(metric, share)| Some((metric.name.to_owned(), 100.0 * share?)))
         .collect();

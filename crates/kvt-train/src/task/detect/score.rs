@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use kvt_data::coco::rle::RleError;
-use kvt_data::coco::{Annotation, Coco, Fault, read_results};
-use kvt_data::{DataError, OnError};
+use kvt_data::coco::{Coco, read_results};
+use kvt_data::{DataError, ImageObjects, OnError};
 use serde_json::{Map, Value, json};
 
-use super::ap::{ApError, AveragePrecision, Instance, Shapes, average_precision};
+use super::ap::{AveragePrecision, Instance, Shapes, average_precision};
 
 /// Average precision of a file of detections.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,25 +25,22 @@ pub struct Scores {
 
 impl Scores {
     /// Compares what is found with what is there, by masks only `with_masks` and if all objects have one.
-    ///
-    /// # Errors
-    /// If detections have no order, or one has no mask where masks are compared.
     pub(super) fn of(
         images: usize,
         classes: Vec<String>,
         truths: &[Instance],
         found: &[Instance],
         with_masks: bool,
-    ) -> Result<Self, ScoreError> {
+    ) -> Self {
         let precision = |shapes| average_precision(shapes, classes.len(), truths, found);
         let with_masks = with_masks && truths.iter().all(|one| one.mask.is_some());
-        Ok(Self {
+        Self {
             images,
             detections: found.len(),
-            boxes: precision(Shapes::Boxes)?,
-            masks: with_masks.then(|| precision(Shapes::Masks)).transpose()?,
+            boxes: precision(Shapes::Boxes),
+            masks: with_masks.then(|| precision(Shapes::Masks)),
             classes,
-        })
+        }
     }
 
     /// Boxes, and masks if they are compared.
@@ -114,45 +110,15 @@ impl Scores {
     }
 }
 
-/// Why there are no numbers.
-#[derive(Debug, thiserror::Error)]
-pub enum ScoreError {
-    /// A file that cannot be used.
-    #[error(transparent)]
-    File(#[from] DataError),
-    /// An object whose mask cannot be drawn.
-    #[error("annotation {id}: {fault}")]
-    Mask {
-        /// Its id.
-        id: u64,
-        /// What is wrong with it.
-        fault: Fault,
-    },
-    /// A mask of a detection that is none of its image.
-    #[error("a detection in image {image}: {fault}")]
-    Runs {
-        /// The image's id.
-        image: u64,
-        /// What is wrong with the mask.
-        fault: RleError,
-    },
-    /// An image that is too large for masks.
-    #[error("the image of a detection: {0}")]
-    Pixels(RleError),
-    /// Detections that have no order.
-    #[error(transparent)]
-    Precision(#[from] ApError),
-}
-
 /// Compares detections in COCO's format of results with annotations. Images without detections count, too.
 ///
 /// # Errors
-/// If a file cannot be read, does not belong to the other, or a score is NaN.
-pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError> {
+/// If a file cannot be read, or does not belong to the other.
+pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, DataError> {
     let coco = Coco::read(annotations, OnError::Fail)?;
     let found = read_results(detections, &coco)?;
     let found = found.into_iter().map(|one| Instance {
-        image: one.image as u64,
+        image: one.image,
         class: one.label,
         bbox: one.bbox,
         area: None,
@@ -163,43 +129,41 @@ pub fn score(annotations: &Path, detections: &Path) -> Result<Scores, ScoreError
     let found: Vec<Instance> = found.collect();
     let with_masks = !found.is_empty() && found.iter().all(|one| one.mask.is_some());
     let images = coco.images.iter().enumerate();
-    let images = images.map(|(place, image)| (place as u64, image.size, coco.annotations(place)));
-    let truths = truths(images, with_masks)?;
+    let images = images.map(|(place, image)| ImageObjects {
+        image,
+        annotations: coco.annotations(place),
+    });
+    let truths = truths(images, with_masks);
     let classes = coco.categories.iter().map(|class| class.name.clone());
-    Scores::of(
-        coco.images.len(),
-        classes.collect(),
-        &truths,
-        &found,
-        with_masks,
-    )
+    let classes = classes.collect();
+    let images = coco.images.len();
+    Ok(Scores::of(images, classes, &truths, &found, with_masks))
 }
 
-/// The objects of images: of each its number, height and width, and annotations. Masks are drawn only where they are compared.
-///
-/// # Errors
-/// If a mask cannot be drawn.
+/// The objects of images, by their ids. Masks are drawn only where they are compared.
 pub(super) fn truths<'a>(
-    images: impl Iterator<Item = (u64, (u32, u32), &'a [Annotation])>,
+    images: impl Iterator<Item = ImageObjects<'a>>,
     with_masks: bool,
-) -> Result<Vec<Instance>, ScoreError> {
+) -> Vec<Instance> {
     let mut truths = Vec::new();
-    for (image, size, annotations) in images {
+    for ImageObjects { image, annotations } in images {
         for one in annotations {
-            let mask = with_masks.then(|| one.mask(size)).transpose();
-            let mask = mask.map_err(|fault| ScoreError::Mask { id: one.id, fault })?;
             truths.push(Instance {
-                image,
+                image: image.id,
                 class: one.label,
                 bbox: one.bbox,
                 area: Some(one.area),
                 is_crowd: one.is_crowd,
                 score: 0.0,
-                mask: mask.flatten(),
+                mask: if with_masks {
+                    one.mask(image.size)
+                } else {
+                    None
+                },
             });
         }
     }
-    Ok(truths)
+    truths
 }
 
 #[cfg(test)]
@@ -217,11 +181,11 @@ mod tests {
         ]
     }"#;
 
-    fn scores(detections: &str) -> Result<Scores, ScoreError> {
+    fn scores(detections: &str) -> Result<Scores, DataError> {
         compared(ANNOTATIONS, detections)
     }
 
-    fn compared(annotations: &str, detections: &str) -> Result<Scores, ScoreError> {
+    fn compared(annotations: &str, detections: &str) -> Result<Scores, DataError> {
         let folder = tempfile::tempdir().unwrap();
         let [truth, found] = ["truth.json", "found.json"].map(|name| folder.path().join(name));
         fs_err::write(&truth, annotations).unwrap();

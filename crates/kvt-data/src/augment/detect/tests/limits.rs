@@ -63,8 +63,8 @@ fn a_box_without_a_mask_has_all_pixels_that_it_touches() {
         {"id": 1, "image_id": 70, "category_id": 1, "bbox": [8.5, 6.5, 2.25, 1.25], "area": 2.8},
     ]);
     let (_, objects) = applied(&plain((12, 10)), &annotations);
-    assert_eq!(objects.boxes, [[8.5, 6.5, 10.75, 7.75]]);
-    let mask = &objects.masks[0];
+    assert_eq!(boxes(&objects), [[8.5, 6.5, 10.75, 7.75]]);
+    let mask = &objects.all[0].mask;
     assert_eq!((mask.top, mask.left), (6, 8));
     assert_eq!(rows(mask), ["111", "111"]);
 }

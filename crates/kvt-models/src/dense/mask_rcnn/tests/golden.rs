@@ -149,7 +149,7 @@ impl Golden {
     fn objects(&self) -> Vec<Objects> {
         let of_image = |image: usize| {
             let pixels: Vec<f32> = self.floats(&format!("masks.{image}"));
-            let mask = |pixels: &[f32]| Bitmap {
+            let mask = |pixels: &[f32]| ObjectMask {
                 top: 0,
                 left: 0,
                 height: SIZE[0],
@@ -186,9 +186,9 @@ fn compare_training(golden: &Golden, device: &Device) {
         .map(|stage| Tensor::<4>::from_data(golden.data(&format!("maps.{stage}")), device))
         .map(Tensor::require_grad)
         .collect();
-    let looked = network.look(&maps);
-    let anchors = Anchors::new(&looked.rpn.sizes);
-    for (number, level) in looked.levels.iter().enumerate() {
+    let (levels, rpn) = network.look(&maps);
+    let anchors = Anchors::new(&rpn.sizes);
+    for (number, level) in levels.iter().enumerate() {
         let rpn_head = &network.heads.rpn_head;
         let [logits, deltas] = rpn_head.level(level.clone(), Precision::F32);
         for (name, found) in [
@@ -199,7 +199,7 @@ fn compare_training(golden: &Golden, device: &Device) {
             golden.compare_sketch(&format!("{name}_sketch.{number}"), &values(found));
         }
     }
-    let scored = Scored::read(&looked.rpn).unwrap();
+    let scored = Scored::read(&rpn).unwrap();
     for image in 0..2 {
         let found = anchors.proposals(&scored, image, SIZE, [60, 40]);
         let boxes: Vec<f32> = found.iter().flat_map(|found| found.corners).collect();
@@ -241,7 +241,7 @@ fn compare_training(golden: &Golden, device: &Device) {
 }
 
 /// A mask in COCO's compressed form: runs column by column, the first one outside.
-fn compressed(mask: &Bitmap, [height, width]: [usize; 2]) -> String {
+fn compressed(mask: &ObjectMask, [height, width]: [usize; 2]) -> String {
     let (mut runs, mut inside) = (vec![0i64], false);
     for (column, row) in (0..width).flat_map(|x| (0..height).map(move |y| (x, y))) {
         if mask.contains(row, column) != inside {

@@ -88,7 +88,7 @@ fn equal_scores_are_in_order_and_exceed_the_limit() {
         (name.to_owned(), data)
     });
     let zeroed: StateDict = zeroed.collect();
-    let found = |score: f32| {
+    let found = |score: f64| {
         let config = MaskRcnnConfig {
             score,
             detections: 6,

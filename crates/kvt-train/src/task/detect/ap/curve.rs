@@ -20,10 +20,7 @@ pub(super) struct Curve {
 impl Curve {
     /// `None` if no object counts.
     pub(super) fn of(matches: Matches) -> Option<Self> {
-        let Matches {
-            objects,
-            mut outcomes,
-        } = matches;
+        let (objects, mut outcomes) = (matches.objects, matches.outcomes);
         if objects == 0 {
             return None;
         }
@@ -88,12 +85,8 @@ pub(super) fn summary(classes: &[[Option<Curve>; 4]]) -> AveragePrecision {
         |curves: &[Option<&Curve>]| mean(curves.iter().flatten().flat_map(|curve| curve.precision));
     let at = |threshold: usize| mean(all.iter().flatten().map(|curve| curve.precision[threshold]));
     let recall = |curves: &[Option<&Curve>], limit: usize| {
-        mean(
-            curves
-                .iter()
-                .flatten()
-                .flat_map(|curve| curve.recall[limit]),
-        )
+        let curves = curves.iter().flatten();
+        mean(curves.flat_map(|curve| curve.recall[limit]))
     };
     AveragePrecision {
         ap: precision(&all),

@@ -38,9 +38,9 @@ pub(super) struct Instance {
     pub area: Option<f64>,
     /// A region of many objects: what is found inside of it counts neither as right nor as wrong.
     pub is_crowd: bool,
-    /// How sure a detection is. Only the order matters: of equal ones that of the images, then that of the list.
+    /// How sure a detection is, not NaN. Only the order matters: of equal ones that of the images, then that of the list.
     pub score: f64,
-    /// Its pixels.
+    /// Its pixels, in an image of one size. What has none is compared by its box.
     pub mask: Option<Rle>,
 }
 
@@ -51,30 +51,6 @@ pub(super) enum Shapes {
     Boxes,
     /// Masks.
     Masks,
-}
-
-/// Why there is no average precision.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ApError {
-    /// A score that has no place in an order.
-    #[error("a detection in image {0} has the score NaN")]
-    Score(u64),
-    /// A class that is not among them.
-    #[error("image {image} has an object or a detection of class {class}, there are {classes}")]
-    Class {
-        /// Number of the image.
-        image: u64,
-        /// The class.
-        class: usize,
-        /// How many there are.
-        classes: usize,
-    },
-    /// No mask where masks are compared.
-    #[error("an object or a detection in image {0} has no mask")]
-    Mask(u64),
-    /// Masks of one image that are not of one size.
-    #[error("masks of objects and detections in image {0} differ in size")]
-    Size(u64),
 }
 
 /// Precision and recall, between 0 and 1; `None` where nothing counts, as without any small object.
@@ -134,47 +110,35 @@ impl AveragePrecision {
 ///
 /// Images with neither change nothing. Of equal scores the first counts first.
 ///
-/// # Errors
-/// If a score is NaN, a class is not below `classes`, or masks are compared and one is missing or of another size than others of
-/// its image.
+/// # Panics
+/// If a class is not below `classes`.
 pub(super) fn average_precision(
     shapes: Shapes,
     classes: usize,
     truths: &[Instance],
     found: &[Instance],
-) -> Result<AveragePrecision, ApError> {
-    if let Some(one) = found.iter().find(|one| one.score.is_nan()) {
-        return Err(ApError::Score(one.image));
-    }
+) -> AveragePrecision {
     // Objects and detections of each class and image, in the order of the lists.
     let mut images: BTreeMap<(usize, u64), [Vec<Item<'_>>; 2]> = BTreeMap::new();
     for (kind, all) in [truths, found].into_iter().enumerate() {
         for one in all {
-            let (image, class) = (one.image, one.class);
-            if class >= classes {
-                return Err(ApError::Class {
-                    image,
-                    class,
-                    classes,
-                });
-            }
-            let of_image = images.entry((class, image)).or_default();
-            of_image[kind].push(Item::new(shapes, one)?);
+            let of_image = images.entry((one.class, one.image)).or_default();
+            of_image[kind].push(Item::new(shapes, one));
         }
     }
     let mut matches: Vec<[Matches; 4]> = (0..classes).map(|_| Default::default()).collect();
-    for ((class, image), [truths, mut found]) in images {
+    for ((class, _), [truths, mut found]) in images {
         // Stable: what is equal stays in the order of the list.
         found.sort_by(|a, b| b.score.total_cmp(&a.score));
         found.truncate(MOST_FOUND);
-        let overlaps = overlaps(image, &truths, &found)?;
+        let overlaps = overlaps(&truths, &found);
         for (area, matches) in AREAS.into_iter().zip(&mut matches[class]) {
             matches.add(&truths, &found, &overlaps, area);
         }
     }
     // `None` where no object counts.
     let curves = matches.into_iter().map(|areas| areas.map(Curve::of));
-    Ok(curve::summary(&curves.collect::<Vec<_>>()))
+    curve::summary(&curves.collect::<Vec<_>>())
 }
 
 /// Numbers at equal distances, to the last digit as NumPy's `linspace` has them.

@@ -2,7 +2,7 @@
 
 use kvt_data::coco::rle::Rle;
 
-use super::{ApError, Instance, Shapes};
+use super::{Instance, Shapes};
 
 /// An object, or a detection, as it is compared.
 #[derive(Clone, Copy, Debug)]
@@ -17,53 +17,36 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// What is compared of an instance.
-    ///
-    /// # Errors
-    /// If masks are compared and it has none.
-    pub(super) fn new(shapes: Shapes, one: &'a Instance) -> Result<Self, ApError> {
-        let (bounds, area, mask) = match shapes {
-            Shapes::Boxes => (one.bbox, one.bbox[2] * one.bbox[3], None),
-            Shapes::Masks => {
-                let mask = one.mask.as_ref().ok_or(ApError::Mask(one.image))?;
-                let bounds = mask.bounding_box().map(f64::from);
-                (bounds, f64::from(mask.area()), Some(mask))
-            }
+    pub(super) fn new(shapes: Shapes, one: &'a Instance) -> Self {
+        let mask = one.mask.as_ref().filter(|_| shapes == Shapes::Masks);
+        let (bounds, area) = match mask {
+            Some(mask) => (mask.bounding_box().map(f64::from), mask.area().into()),
+            None => (one.bbox, one.bbox[2] * one.bbox[3]),
         };
-        Ok(Self {
+        Self {
             area: one.area.unwrap_or(area),
             is_crowd: one.is_crowd,
             // The negative zero is no smaller than zero.
             score: one.score + 0.0,
             bounds,
             mask,
-        })
+        }
     }
 }
 
 /// How much each detection of an image overlaps each of its objects, `[found, truth]`.
-///
-/// # Errors
-/// If masks differ in size.
-pub(super) fn overlaps(
-    image: u64,
-    truths: &[Item<'_>],
-    found: &[Item<'_>],
-) -> Result<Vec<f64>, ApError> {
-    let pairs = found
-        .iter()
-        .flat_map(|one| truths.iter().map(move |truth| (one, truth)));
-    pairs
-        .map(|(one, truth)| overlap(image, one, truth))
-        .collect()
+pub(super) fn overlaps(truths: &[Item<'_>], found: &[Item<'_>]) -> Vec<f64> {
+    let found = found.iter();
+    let rows = found.flat_map(|one| truths.iter().map(move |truth| overlap(one, truth)));
+    rows.collect()
 }
 
-fn overlap(image: u64, one: &Item<'_>, truth: &Item<'_>) -> Result<f64, ApError> {
+fn overlap(one: &Item<'_>, truth: &Item<'_>) -> f64 {
     let boxes = box_iou(one.bounds, truth.bounds, truth.is_crowd);
     match (one.mask, truth.mask) {
-        (Some(mask), Some(other)) if mask.size() != other.size() => Err(ApError::Size(image)),
         // Most pairs of an image do not meet.
-        (Some(mask), Some(other)) if boxes > 0.0 => Ok(mask.iou(other, truth.is_crowd)),
-        _ => Ok(boxes),
+        (Some(mask), Some(other)) if boxes > 0.0 => mask.iou(other, truth.is_crowd),
+        _ => boxes,
     }
 }
 

@@ -84,9 +84,7 @@ fn objects_of_images_that_were_not_read_do_not_count() {
         image_id: 0,
         size: (64, 64),
         original: (40, 48),
-        boxes: Vec::new(),
-        labels: Vec::new(),
-        masks: Vec::new(),
+        all: Vec::new(),
     };
     let pixels = (0..3 * 64 * 64).map(|i: usize| (i * 7 % 61) as f32 / 30.0 - 1.0);
     let batch = Batch {

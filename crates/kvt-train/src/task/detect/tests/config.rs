@@ -29,13 +29,12 @@ fn defaults_follow_from_the_task_and_the_family() {
     assert_eq!(plan_of(&again, &[]).unwrap(), swin);
 }
 
-/// The defaults of the section are those of the network, and in range.
+/// The defaults of the section are in range.
 #[test]
 fn the_network_is_that_of_the_recipe() {
-    let config = DetectConfig::default();
+    let config = MaskRcnnConfig::default();
     assert!(schema::check(&config).is_ok());
-    assert_eq!(config.network(80), MaskRcnnConfig::default());
-    assert_eq!(config.network(3).num_classes, 3);
+    assert_eq!(config.with_classes(3).num_classes, 3);
 }
 
 /// What does not apply is refused in one sentence, which names the key.

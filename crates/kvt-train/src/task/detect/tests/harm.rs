@@ -1,4 +1,4 @@
-//! Images without objects, networks that are broken, and what does not fit.
+//! Images without objects, and networks that are broken.
 
 use std::collections::BTreeMap;
 
@@ -121,33 +121,4 @@ fn a_network_that_gives_no_numbers_ends_the_run() {
             "{text}"
         );
     }
-}
-
-/// What the network refuses is said as it says it.
-#[test]
-fn the_error_of_a_loss_names_what_does_not_fit() {
-    let workspace = workspace();
-    let plan = workspace.plan("run", &[]);
-    let model = plan.model.config(Some(1)).unwrap();
-    let device = Device::flex().autodiff();
-    let network = MaskRcnn::build(&plan, &model, 3, &device).unwrap();
-    let batch = DeviceBatch {
-        views: vec![Tensor::zeros([1, 3, 64, 64], &device)],
-        targets: vec![Objects {
-            image_id: 1,
-            size: (64, 64),
-            original: (64, 64),
-            boxes: vec![[4.0, 4.0, 20.0, 20.0]],
-            labels: vec![9],
-            masks: vec![kvt_data::augment::ObjectMask::default()],
-        }],
-        indices: vec![0],
-    };
-    let mut task = Detect::new(&plan).unwrap();
-    let phase = Phase::Train(Key::new(1));
-    let loss = task.loss(&network, batch, Position::default(), phase);
-    assert_eq!(
-        loss.unwrap_err().to_string(),
-        "image 0 of the batch has an object of class 9, but there are 3"
-    );
 }
