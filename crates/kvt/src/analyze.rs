@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::common::{SPLITS, bar, generating, one_of, results_folder};
+use super::common::{SPLITS, bar, generating, named, results_folder};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::escape::code;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[command(flatten)]
     trained: trained::Args,
     /// Which split, without augmentation.
-    #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
+    #[arg(long, default_value = "val", value_parser = named(SPLITS, Split::name))]
     split: Split,
     /// Images, at equal distances in the split, that are looked at; 0 is all of them.
     #[arg(long, value_name = "N", default_value_t = 0)]

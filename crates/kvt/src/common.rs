@@ -218,16 +218,7 @@ pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) + Send {
 }
 
 /// The splits of a run or a configuration; the options that take them explain them.
-pub(super) const SPLITS: [(Split, &str, &str); 2] =
-    [(Split::Val, "val", ""), (Split::Train, "train", "")];
-
-/// The name of a split.
-pub(super) fn split_name(split: Split) -> Option<&'static str> {
-    let mut splits = SPLITS.into_iter();
-    splits
-        .find(|(other, ..)| *other == split)
-        .map(|(_, name, _)| name)
-}
+pub(super) const SPLITS: [Split; 2] = [Split::Val, Split::Train];
 
 /// Shows the progress of a data set that is generated on first use.
 pub(super) fn generating() -> impl FnMut(usize, usize) + Send {

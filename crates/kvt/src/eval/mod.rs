@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use serde_json::{Map, Value, json};
 
-use super::common::{SPLITS, counting, generating, one_of, results_folder, split_name};
+use super::common::{SPLITS, counting, generating, named, results_folder};
 use super::output;
 use super::table::table;
 use kvt_data::fs::check_writable;
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[command(flatten)]
     trained: super::trained::Args,
     /// Which split.
-    #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
+    #[arg(long, default_value = "val", value_parser = named(SPLITS, Split::name))]
     split: Split,
     /// Print JSON instead of text.
     #[arg(long)]
@@ -144,8 +144,8 @@ impl Args {
         if self.json {
             let mut json = json();
             // What the images are: those of a split, or of a folder.
-            let split = self.data.is_none().then(|| split_name(self.split));
-            json.insert("split".to_owned(), json!(split.flatten()));
+            let split = self.data.is_none().then(|| self.split.name());
+            json.insert("split".to_owned(), json!(split));
             return output::print(&format!("{:#}", Value::from(json)));
         }
         output::print(&text())?;

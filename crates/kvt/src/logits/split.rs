@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{SPLITS, counting, generating, one_of};
+use crate::common::{SPLITS, counting, generating, named};
 use crate::output;
 use crate::trained::choice;
 use kvt_tools::trained::{Images, Origin, Trained};
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(long, requires = "run")]
     ema: bool,
     /// Which split.
-    #[arg(long, default_value = "train", value_parser = one_of(SPLITS), requires = "run")]
+    #[arg(long, default_value = "train", value_parser = named(SPLITS, Split::name), requires = "run")]
     split: Split,
     /// Write the logits in 16 bits, which take half the space.
     #[arg(long, requires = "run")]
