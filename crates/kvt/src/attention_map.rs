@@ -40,7 +40,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load_backbone(false)?;
+    let trained = Trained::load_backbone(&args.trained.origin()?, false, &mut output::warning)?;
     let Trained {
         plan, model, size, ..
     } = &trained;

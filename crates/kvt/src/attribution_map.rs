@@ -12,6 +12,7 @@ use super::{output, trained};
 use kvt_data::fs::write_text;
 use kvt_papers::attribution::{NOTE, attribute, check, said};
 use kvt_tools::probe::labelled;
+use kvt_tools::trained::Trained;
 use kvt_train::table::{cells, csv_lines};
 use kvt_train::task::TaskKind;
 
@@ -42,7 +43,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load()?;
+    let trained = Trained::load(&args.trained.origin()?, true, &mut output::warning)?;
     // Before images are looked for.
     check(&trained.model)?;
     let (plan, classes, size) = (&trained.plan, &trained.classes, trained.size);

@@ -32,12 +32,8 @@ impl<N: DenseNetwork> TrainedDense<N> {
     ///
     /// # Errors
     /// If it is of another task, something that it consists of cannot be read, or they do not match.
-    pub fn load(
-        origin: &Origin,
-        overrides: &[String],
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        let (plan, run) = origin.open(overrides, true, warn)?;
+    pub fn load(origin: &Origin, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let (plan, run) = origin.open(true, warn)?;
         let trained = match run {
             Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
             None => Self::configured(plan, warn)?,

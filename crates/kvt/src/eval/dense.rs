@@ -17,7 +17,7 @@ const TABLE: &str = "iou.csv";
 /// Judges a network that labels pixels.
 pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
     args.refuse("for classifiers: this model labels pixels, of the images of `--split`")?;
-    let trained: Segmenter = args.trained.load_dense()?;
+    let trained = Segmenter::load(&args.trained.origin()?, &mut output::warning)?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;
@@ -51,7 +51,7 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
         // Check the file before evaluating the images.
         check_writable(out)?;
     }
-    let trained: Detector = args.trained.load_dense()?;
+    let trained = Detector::load(&args.trained.origin()?, &mut output::warning)?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;

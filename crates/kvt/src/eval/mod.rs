@@ -59,13 +59,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    match args.trained.task()? {
+    let origin = args.trained.origin()?;
+    match origin.task()? {
         TaskKind::Segment => return dense::segment(args),
         TaskKind::Detect => return dense::detect(args),
         TaskKind::MultiLabel => return labels::run(args),
         TaskKind::Classify | TaskKind::Dino => {}
     }
-    let trained = args.trained.load()?.named(args.classes.as_deref())?;
+    let trained = Trained::load(&origin, true, &mut output::warning)?;
+    let trained = trained.named(args.classes.as_deref())?;
     let images = args.images(&trained)?;
     let (config, source) = (trained.model.config(), &images.source);
     check_classes(&config, source)?;

@@ -41,9 +41,10 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<()> {
         folder: run.to_owned(),
         checkpoint: own.checkpoint.clone(),
         weights: choice(own.ema, false),
+        overrides: args.overrides.all(),
     };
     let warn = &mut output::warning;
-    let trained = Trained::load(&origin, &args.overrides.all(), true, warn)?;
+    let trained = Trained::load(&origin, true, warn)?;
     let (plan, classes) = (&trained.plan, trained.classes.as_deref());
     let images = Images::of_split(own.split, plan, classes, &mut generating(), warn)?;
     let config = trained.model.config();

@@ -65,7 +65,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let task = args.trained.task()?;
+    let origin = args.trained.origin()?;
+    let task = origin.task()?;
     if args.masks && task != TaskKind::Segment {
         let has = match task {
             TaskKind::Detect => "finds objects",
@@ -94,7 +95,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         check_new(path, args.force)?;
     }
-    let trained = args.trained.load()?.named(args.classes.as_deref())?;
+    let trained = Trained::load(&origin, true, &mut output::warning)?;
+    let trained = trained.named(args.classes.as_deref())?;
     let count = match &args.output {
         Some(path) => into_file(path, args, &trained, &files)?,
         None => {

@@ -19,7 +19,7 @@ use kvt_train::plot::save_png;
 /// Labels the pixels of images.
 pub(super) fn segment(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Result<ExitCode> {
     check(args, "labels pixels", "which classes the images have")?;
-    let trained: Segmenter = args.trained.load_dense()?;
+    let trained = Segmenter::load(&args.trained.origin()?, &mut output::warning)?;
     let trained = trained.named(args.classes.as_deref())?;
     each(
         args,
@@ -44,7 +44,7 @@ pub(super) fn detect(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::R
         "finds objects",
         "their classes, scores, boxes and masks",
     )?;
-    let trained: Detector = args.trained.load_dense()?;
+    let trained = Detector::load(&args.trained.origin()?, &mut output::warning)?;
     let trained = trained.named(args.classes.as_deref())?;
     let found = trained.plan.detect.score;
     if let Some(score) = args.min_score.filter(|score| *score < found) {
