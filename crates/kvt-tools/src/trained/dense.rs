@@ -5,13 +5,10 @@ use std::path::Path;
 use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, StateDict, WeightsError};
 
-use super::{
-    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, weights_of,
-};
+use super::{Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, weights_of};
 use kvt_train::config::Plan;
 use kvt_train::device::ResolvedDevice;
 use kvt_train::fetch::locate;
-use kvt_train::run::RunDir;
 use kvt_train::task::{DenseNetwork, load_checkpoint_model};
 
 /// A dense network that is ready to predict, with its plan and classes.
@@ -35,7 +32,16 @@ impl<N: DenseNetwork> TrainedDense<N> {
     pub fn load(origin: &Origin, warn: Warn<'_>) -> Result<Self, TrainedError> {
         let (plan, run) = origin.open(true, warn)?;
         let trained = match run {
-            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            Some((run, checkpoint, choice)) => {
+                let trained = Self::random(plan, run.read_classes()?, warn)?;
+                let weights = weights_of(&trained.plan, choice);
+                let (network, warning) =
+                    load_checkpoint_model(&run, checkpoint, weights, trained.network)?;
+                if let Some(warning) = warning {
+                    warn(&warning);
+                }
+                Self { network, ..trained }
+            }
             None => Self::configured(plan, warn)?,
         };
         if let Some((name, count)) = trained.network.state_dict()?.not_finite().next() {
@@ -43,23 +49,6 @@ impl<N: DenseNetwork> TrainedDense<N> {
             return Err(WeightsError::NotFinite { name, count }.into());
         }
         Ok(trained)
-    }
-
-    /// The network in a checkpoint of a run.
-    fn of_run(
-        run: &RunDir,
-        plan: Plan,
-        checkpoint: &str,
-        choice: Choice,
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        let trained = Self::random(plan, run.read_classes()?, warn)?;
-        let weights = weights_of(&trained.plan, choice);
-        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, trained.network)?;
-        if let Some(warning) = warning {
-            warn(&warning);
-        }
-        Ok(Self { network, ..trained })
     }
 
     /// A network with random weights.
