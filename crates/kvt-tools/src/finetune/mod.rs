@@ -162,7 +162,8 @@ fn sections(
     if let Some(rank) = request.lora {
         sections.push(("lora", keys([("rank", count(rank))])));
     }
-    sections.extend(recipe.sections());
+    let recipe = recipe.keys().into_iter();
+    sections.extend(recipe.map(|(section, key, value)| (section, keys([(key, value)]))));
     let mut table = Table::new();
     for (name, keys) in sections {
         let section = table.entry(name).or_insert_with(|| Table::new().into());
