@@ -15,11 +15,13 @@ mod scaling;
 mod step;
 mod timing;
 
-pub use attention::{AttentionCase, AttentionMeasurement, AttentionShape, attention};
+pub use attention::{
+    AttentionCase, AttentionMeasurement, AttentionShape, AttentionTimes, attention,
+};
 pub use case::ModelCase;
 pub use forward::{ForwardMeasurement, forward};
 pub use inputs::AttentionInput;
-pub use kinds::{KindCase, KindMeasurement, KindTimes};
+pub use kinds::KindMeasurement;
 pub use loader::{LoaderCase, LoaderMeasurement, Stage, loader};
 pub use memory::{mebibytes, peak_of};
 pub use peak::Peak;

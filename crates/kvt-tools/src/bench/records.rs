@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kvt_attention::AttentionConfig;
 
-use super::{KindMeasurement, KindTimes, Timing};
+use super::{AttentionTimes, KindMeasurement, Timing};
 use crate::report::{ReportError, draw_scaling};
 use kvt_train::plot::Line;
 use kvt_train::table::{Table, cells, or_empty};
@@ -29,7 +29,7 @@ impl KindMeasurement {
                       forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note";
         let rows = records.iter().map(|record| {
             let shape = record.shape;
-            let times = |of: fn(&KindTimes) -> Timing| match record.times.as_ref().map(of) {
+            let times = |of: fn(&AttentionTimes) -> Timing| match record.times.as_ref().map(of) {
                 Some(Timing { median, low, high }) => [median, low, high].map(|ms| ms.to_string()),
                 None => Default::default(),
             };
@@ -54,7 +54,7 @@ impl KindMeasurement {
 
     /// A time of this measurement divided by that of dense attention at the same size, where `all` has both.
     #[must_use]
-    pub fn of_dense(&self, all: &[Self], of: fn(&KindTimes) -> f64) -> Option<f64> {
+    pub fn of_dense(&self, all: &[Self], of: fn(&AttentionTimes) -> f64) -> Option<f64> {
         let time = |record: &Self| record.times.as_ref().map(of);
         let is_dense = |other: &&Self| other.kind == "dense" && other.shape == self.shape;
         let dense = all.iter().find(is_dense)?;
