@@ -133,14 +133,15 @@ impl Progress {
 impl Listener for Progress {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         self.tally.hear(event);
+        self.eta.event(event, self.start.elapsed().as_secs_f64());
         #[cfg(feature = "tui")]
         if let Form::Dashboard(dashboard) = &mut self.form {
-            return dashboard.event(event);
+            dashboard.event(event);
+            return Ok(());
         }
         if let Event::Step(step) = event {
             self.told = told(step);
         }
-        self.eta.event(event, self.start.elapsed().as_secs_f64());
         let lines = self.lines(event);
         lines
             .iter()
@@ -153,7 +154,9 @@ impl Listener for Progress {
         self.eta.update(self.start.elapsed().as_secs_f64());
         match self.form {
             #[cfg(feature = "tui")]
-            Form::Dashboard(ref mut dashboard) => dashboard.progress(update),
+            Form::Dashboard(ref mut dashboard) => {
+                dashboard.step(update, self.eta.left(update.step));
+            }
             Form::Bar(ref bar) => {
                 bar.set_position(update.step);
                 bar.set_message(self.message(update));
