@@ -5,6 +5,7 @@ use burn::tensor::{Device, Tensor};
 use kvt_attention::{
     AttentionConfig, AttentionError, BurnInit, Implementation, Mechanism, Mixer, Phase, Place,
 };
+use kvt_models::ModelError;
 use kvt_ops::Key;
 use serde::{Deserialize, Serialize};
 
@@ -131,7 +132,7 @@ impl AttentionCase {
     }
 
     fn start(&self, device: &Device) -> Result<Running, BenchError> {
-        self.check()?;
+        self.check().map_err(ModelError::from)?;
         let place = self.place();
         let device = device.clone().autodiff();
         Ok(Running {

@@ -32,34 +32,26 @@ pub use timing::{Rounds, Timing};
 
 use burn::tensor::ExecutionError;
 
+use kvt_train::engine::UpdateError;
+use kvt_train::error::TrainError;
+
 /// A failed measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The device failed.
     #[error("the device failed")]
-    Device(#[from] ExecutionError),
+    Device(#[source] ExecutionError),
     /// A step failed.
     #[error(transparent)]
-    Update(#[from] kvt_train::engine::UpdateError),
-    /// A process was lost.
+    Update(UpdateError),
+    /// The model cannot be built or used, the images cannot be read, or a process was lost.
     #[error(transparent)]
-    World(#[from] kvt_train::world::WorldError),
-    /// The model cannot be built.
-    #[error(transparent)]
-    Model(#[from] kvt_models::ModelError),
-    /// The network for segmentation or detection cannot be built or read.
-    #[error(transparent)]
-    Train(Box<kvt_train::error::TrainError>),
-    /// The images cannot be read.
-    #[error(transparent)]
-    Data(#[from] kvt_data::DataError),
-    /// An image cannot be decoded.
-    #[error(transparent)]
-    Decode(#[from] kvt_data::DecodeError),
-    /// An image cannot be augmented.
-    #[error(transparent)]
-    Augment(#[from] kvt_data::augment::AugmentError),
-    /// Invalid shapes or settings of the attention.
-    #[error(transparent)]
-    Attention(#[from] kvt_attention::AttentionError),
+    Train(Box<TrainError>),
+}
+
+/// Whatever can stop training.
+impl<E: Into<TrainError>> From<E> for BenchError {
+    fn from(error: E) -> Self {
+        Self::Train(Box::new(error.into()))
+    }
 }

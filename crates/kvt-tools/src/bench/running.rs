@@ -80,10 +80,8 @@ pub(super) fn fresh(case: &ModelCase, device: &Device) -> Result<Box<dyn Running
     let images = case.images(&device);
     let plan = case.dense.as_ref();
     Ok(match plan.map(|plan| (plan, plan.task)) {
-        Some((plan, TaskKind::Detect)) => {
-            Box::new(objects(case, plan, images, &device).map_err(failed)?)
-        }
-        Some((plan, _)) => Box::new(pixels(case, plan, images, &device).map_err(failed)?),
+        Some((plan, TaskKind::Detect)) => Box::new(objects(case, plan, images, &device)?),
+        Some((plan, _)) => Box::new(pixels(case, plan, images, &device)?),
         None => {
             let model = case.config.init(&device, Key::new(0))?;
             let model = model.with_precision(case.precision);
@@ -99,10 +97,6 @@ pub(super) fn fresh(case: &ModelCase, device: &Device) -> Result<Box<dyn Running
             Box::new(Steps::new(case, (task, model), images, labels, ahead))
         }
     })
-}
-
-fn failed(error: impl Into<TrainError>) -> BenchError {
-    BenchError::Train(Box::new(error.into()))
 }
 
 /// A network for segmentation, with a class for each pixel.
@@ -146,8 +140,8 @@ fn objects(
             size: [height, width],
             original: [height, width],
         };
-        let found = network.detect(images, &vec![frame; count]);
-        found.map(drop).map_err(failed)
+        drop(network.detect(images, &vec![frame; count])?);
+        Ok(())
     };
     let all = all.collect();
     Ok(Steps::new(case, (task, network), images, all, ahead))
@@ -219,12 +213,13 @@ impl<T: Task<Target: Clone> + 'static> Running for Steps<T> {
         let reader = self.reader.as_ref();
         let started = self
             .state
-            .start(processes, [Ok(batch)], start, SETTINGS, reader)?;
+            .start(processes, [Ok(batch)], start, SETTINGS, reader);
         // As in training, except that it waits: each step is measured separately.
-        Ok(match started {
-            Started::Done(update) => update,
-            Started::OnItsWay(pending) => self.state.finish(pending)?,
-        })
+        let done = started.and_then(|started| match started {
+            Started::Done(update) => Ok(update),
+            Started::OnItsWay(pending) => self.state.finish(pending),
+        });
+        done.map_err(BenchError::Update)
     }
 
     fn ahead(&self) -> Ahead {
