@@ -28,14 +28,9 @@ pub struct Labelled {
 pub fn readable(picture: &RgbImage, parts: usize) -> RgbImage {
     let parts = u32::try_from(parts).unwrap_or(1);
     let least = LEAST_SIDE.max(LEAST_PART * parts);
-    let (width, height) = picture.dimensions();
-    let factor = least.div_ceil(width.max(1)).max(1);
-    imageops::resize(
-        picture,
-        factor * width,
-        factor * height,
-        FilterType::Nearest,
-    )
+    let factor = least.div_ceil(picture.width().max(1)).max(1);
+    let (width, height) = (factor * picture.width(), factor * picture.height());
+    imageops::resize(picture, width, height, FilterType::Nearest)
 }
 
 /// Rows of pictures on white, each with its words above it, and below all of them a note in lines as wide as the rows.

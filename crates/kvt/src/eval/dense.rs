@@ -32,8 +32,8 @@ pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
         write_text(&out.join(TABLE), &results.csv())?;
     }
     let header = ["class", "IoU", "accuracy", "of all pixels"];
-    let classes = || table(header, results.classes());
-    args.show(|| results.json(args.per_class), || results.text(), classes)?;
+    let classes = table(header, results.classes());
+    args.show(results.json(args.per_class), &results.text(), &classes)?;
     args.wrote(Some(TABLE))
 }
 
@@ -61,16 +61,14 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
         let results: Vec<Value> = evaluation.results().collect();
         write_text(out, &Value::from(results).to_string())?;
     }
-    let text = || {
-        format!(
-            "{} in {} {}, as pycocotools counts, in percent\n\n{}",
-            counted(scores.detections, "detection"),
-            scores.images,
-            images.words,
-            scores_table(scores)
-        )
-    };
-    let json = || scores.json(args.per_class);
-    args.show(json, text, || class_scores_table(scores))?;
+    let text = format!(
+        "{} in {} {}, as pycocotools counts, in percent\n\n{}",
+        counted(scores.detections, "detection"),
+        scores.images,
+        images.words,
+        scores_table(scores)
+    );
+    let json = scores.json(args.per_class);
+    args.show(json, &text, &class_scores_table(scores))?;
     args.wrote(None)
 }

@@ -33,14 +33,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
         write_text(&out.join(TABLE), &results.csv())?;
     }
-    let json = || {
-        let mut json = results.json(args.per_class);
-        // JSON cannot hold a path that is not UTF-8.
-        let root = images.source.root.display().to_string();
-        json.insert("data".to_owned(), json!(root));
-        json
-    };
-    let classes = || table(LabelResults::HEADER, results.classes());
-    args.show(json, || results.text(), classes)?;
+    let mut json = results.json(args.per_class);
+    // JSON cannot hold a path that is not UTF-8.
+    let root = images.source.root.display().to_string();
+    json.insert("data".to_owned(), json!(root));
+    let classes = table(LabelResults::HEADER, results.classes());
+    args.show(json, &results.text(), &classes)?;
     args.wrote(Some(TABLE))
 }

@@ -98,12 +98,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         judged: &judged,
         images: &images,
     };
-    let json = || {
-        let mut json = results.json(args.per_class);
-        json.insert("left_out".to_owned(), json!(images.left_out));
-        json
-    };
-    args.show(json, || results.text(), || by_class(&results))?;
+    let mut json = results.json(args.per_class);
+    json.insert("left_out".to_owned(), json!(images.left_out));
+    args.show(json, &results.text(), &by_class(&results))?;
     if let Some(out) = &args.out {
         output::status(&format!("tables and a picture are in `{}`", out.display()));
     }
@@ -137,22 +134,16 @@ impl Args {
     }
 
     /// Prints results, and those of each class where they are asked for.
-    fn show(
-        &self,
-        json: impl FnOnce() -> Map<String, Value>,
-        text: impl FnOnce() -> String,
-        classes: impl FnOnce() -> String,
-    ) -> anyhow::Result<()> {
+    fn show(&self, mut json: Map<String, Value>, text: &str, classes: &str) -> anyhow::Result<()> {
         if self.json {
-            let mut json = json();
             // What the images are: those of a split, or of a folder.
             let split = self.data.is_none().then(|| self.split.name());
             json.insert("split".to_owned(), json!(split));
             return output::print(&format!("{:#}", Value::from(json)));
         }
-        output::print(&text())?;
+        output::print(text)?;
         if self.per_class {
-            output::print(&format!("\n{}", classes()))?;
+            output::print(&format!("\n{classes}"))?;
         }
         Ok(())
     }
