@@ -68,7 +68,7 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
         images.words,
         scores_table(scores)
     );
-    let json = scores.json(args.per_class);
+    let json = scores.json(args.per_class).into();
     args.show(json, &text, &class_scores_table(scores))?;
     args.wrote(None)
 }

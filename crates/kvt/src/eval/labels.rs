@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut json = results.json(args.per_class);
     // JSON cannot hold a path that is not UTF-8.
     let root = images.source.root.display().to_string();
-    json.insert("data".to_owned(), json!(root));
+    json["data"] = json!(root);
     let classes = table(LabelResults::HEADER, results.classes());
     args.show(json, &results.text(), &classes)?;
     args.wrote(Some(TABLE))

@@ -6,7 +6,7 @@ mod labels;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::common::{SPLITS, counting, generating, named, results_folder};
 use super::output;
@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         images: &images,
     };
     let mut json = results.json(args.per_class);
-    json.insert("left_out".to_owned(), json!(images.left_out));
+    json["left_out"] = json!(images.left_out);
     args.show(json, &results.text(), &by_class(&results))?;
     if let Some(out) = &args.out {
         output::status(&format!("tables and a picture are in `{}`", out.display()));
@@ -134,12 +134,12 @@ impl Args {
     }
 
     /// Prints results, and those of each class where they are asked for.
-    fn show(&self, mut json: Map<String, Value>, text: &str, classes: &str) -> anyhow::Result<()> {
+    fn show(&self, mut json: Value, text: &str, classes: &str) -> anyhow::Result<()> {
         if self.json {
             // What the images are: those of a split, or of a folder.
             let split = self.data.is_none().then(|| self.split.name());
-            json.insert("split".to_owned(), json!(split));
-            return output::print(&format!("{:#}", Value::from(json)));
+            json["split"] = json!(split);
+            return output::print(&format!("{json:#}"));
         }
         output::print(text)?;
         if self.per_class {
