@@ -51,7 +51,7 @@ const STD: f32 = 0.01;
 #[derive(Clone, Debug)]
 pub struct LinearProbe {
     /// `[dim, classes]` and `[1, classes]`.
-    weight: [Tensor<2>; 2],
+    pub(super) weight: [Tensor<2>; 2],
     momentum: [Tensor<2>; 2],
 }
 
@@ -132,11 +132,6 @@ impl LinearProbe {
             total.top5 += found.top5;
         }
         Ok(total)
-    }
-
-    /// Weights `[dim, classes]` and bias `[1, classes]`.
-    pub fn weights(&self) -> [&Tensor<2>; 2] {
-        [&self.weight[0], &self.weight[1]]
     }
 }
 
