@@ -158,8 +158,9 @@ fn classify(
                 failed += 1;
                 output::error(&one_line(error));
             }
-            text += &rows.row(&prediction, is_first);
-            is_first &= !rows.has_row(&prediction);
+            let row = rows.row(&prediction, is_first);
+            is_first &= row.is_empty();
+            text += &row;
         }
         write(&text)?;
         progress.inc(files.len() as u64);

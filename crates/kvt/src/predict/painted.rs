@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Args;
 use crate::common::{bar, results_folder, success_if};
@@ -123,16 +123,10 @@ fn each<S>(
             }
         }
         if args.json {
-            let mut all = Map::new();
-            all.insert("image".to_owned(), json!(path.display().to_string()));
-            match seen.map(|seen| record(&seen)) {
-                Ok(Value::Object(found)) => all.extend(found),
-                Ok(_) => {}
-                Err(error) => {
-                    all.insert("error".to_owned(), json!(format!("{error:#}")));
-                }
-            }
-            records.push(Value::from(all));
+            let found = seen.map(|seen| record(&seen));
+            let mut all = found.unwrap_or_else(|error| json!({ "error": format!("{error:#}") }));
+            all["image"] = json!(path.display().to_string());
+            records.push(all);
         }
         progress.inc(1);
     }
