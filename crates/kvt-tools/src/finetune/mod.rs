@@ -216,9 +216,7 @@ impl Choices {
     /// All settings in the form of `--set`, the user's own last.
     fn overrides(&self) -> Result<Vec<String>, FinetuneError> {
         let mut all = Vec::new();
-        if let Some(epochs) = self.epochs {
-            all.push(set("train.epochs", &i64::from(epochs).into()));
-        }
+        all.extend(self.epochs.map(|n| format!("train.epochs={n}")));
         if let Some(lr) = self.lr {
             all.push(set("optim.lr", &lr.into()));
             all.push(set("optim.lr_batch", &Value::from(0)));
