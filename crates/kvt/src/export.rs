@@ -70,8 +70,7 @@ fn write(args: &trained::Args, batch: Option<NonZeroUsize>, path: &Path) -> anyh
         path.display(),
         kvt_export::OPSET,
         onnx.operators,
-    ))?;
-    Ok(())
+    ))
 }
 
 #[cfg(not(feature = "export"))]

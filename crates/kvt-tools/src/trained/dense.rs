@@ -5,7 +5,10 @@ use std::path::Path;
 use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, StateDict, WeightsError};
 
-use super::{Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, weights_of};
+use super::{
+    Origin, TrainedError, Warn, classes_of_data, configured_weights, device_of, inner, names_of,
+    weights_of,
+};
 use kvt_train::config::Plan;
 use kvt_train::device::ResolvedDevice;
 use kvt_train::fetch::locate;
@@ -65,15 +68,12 @@ impl<N: DenseNetwork> TrainedDense<N> {
 
     /// The network of a plan with the weights of `init.weights`, which must have its heads.
     fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
-        let Some(path) = &plan.init.weights else {
-            let hint = "use `--weights FILE` or set `init.weights`";
-            return Err(TrainedError::NoWeights(hint));
-        };
+        let path = configured_weights(&plan)?;
         let config = plan.model.backbone()?;
-        let read = read_dense(weights::read(&locate(path)?)?, &config)?;
+        let read = read_dense(weights::read(&locate(&path)?)?, &config)?;
         if read.kind == DenseKind::Classifier {
             // Random heads would be evaluated as if they had been trained.
-            return Err(TrainedError::NoHeads(path.clone()));
+            return Err(TrainedError::NoHeads(path));
         }
         let classes = classes_of_data(&plan).unwrap_or_else(|| numbered::<N>(&read.state));
         let trained = Self::random(plan, classes, warn)?;
@@ -90,10 +90,8 @@ impl<N: DenseNetwork> TrainedDense<N> {
     /// # Errors
     /// If it cannot be read, or names another number of classes.
     pub fn named(self, file: Option<&Path>) -> Result<Self, TrainedError> {
-        let classes = match file {
-            Some(path) => names_of(path, self.classes.len())?,
-            None => self.classes,
-        };
+        let names = file.map(|path| names_of(path, self.classes.len()));
+        let classes = names.transpose()?.unwrap_or(self.classes);
         Ok(Self { classes, ..self })
     }
 }

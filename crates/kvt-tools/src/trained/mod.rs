@@ -251,10 +251,7 @@ impl Trained {
     }
 
     fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
-        let Some(path) = plan.init.weights.clone() else {
-            let hint = "use `--weights FILE` or set `init.weights`";
-            return Err(TrainedError::NoWeights(hint));
-        };
+        let path = configured_weights(&plan)?;
         let state = read_for(&plan.model.backbone()?, &path)?;
         // So that the head can be checked against them. Without them it is that of the weights, unless the plan has a number.
         let classes = classes_of_data(&plan);
@@ -290,14 +287,9 @@ impl Trained {
     /// # Errors
     /// If it cannot be read, or names another number of classes.
     pub fn named(self, file: Option<&Path>) -> Result<Self, TrainedError> {
-        let Some(path) = file else {
-            return Ok(self);
-        };
-        let names = names_of(path, self.model.config().num_classes())?;
-        Ok(Self {
-            classes: Some(names),
-            ..self
-        })
+        let names = file.map(|path| names_of(path, self.model.config().num_classes()));
+        let classes = names.transpose()?.or(self.classes);
+        Ok(Self { classes, ..self })
     }
 
     /// What is done to an image before the model sees it.
@@ -317,6 +309,13 @@ pub(crate) fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
         TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => return Ok(plan),
     };
     Err(TrainedError::NotOfImages(task, does))
+}
+
+/// The weights of a configuration.
+fn configured_weights(plan: &Plan) -> Result<PathBuf, TrainedError> {
+    let hint = "use `--weights FILE` or set `init.weights`";
+    let weights = plan.init.weights.clone();
+    weights.ok_or(TrainedError::NoWeights(hint))
 }
 
 /// The weights of a checkpoint that are chosen.
