@@ -9,7 +9,6 @@ mod kinds;
 mod loader;
 mod memory;
 mod peak;
-mod records;
 mod running;
 mod scaling;
 mod step;
