@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
@@ -98,10 +98,8 @@ impl Overrides {
 
 impl ConfigArgs {
     pub(super) fn path(&self) -> anyhow::Result<PathBuf> {
-        match self.file.as_ref().or(self.config.as_ref()) {
-            Some(path) => Ok(path.clone()),
-            None => bail!("no configuration file"),
-        }
+        let path = self.file.as_ref().or(self.config.as_ref());
+        path.cloned().context("no configuration file")
     }
 
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {

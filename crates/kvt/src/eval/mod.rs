@@ -159,10 +159,9 @@ impl Args {
 
     /// The images of the split.
     fn of_split(&self, plan: &Plan, classes: Option<&[String]>) -> anyhow::Result<Images> {
-        let (generating, warn) = (&mut generating(), &mut output::warning);
-        Ok(Images::of_split(
-            self.split, plan, classes, generating, warn,
-        )?)
+        let warn = &mut output::warning;
+        let images = Images::of_split(self.split, plan, classes, &mut generating(), warn);
+        Ok(images?)
     }
 
     /// The images that are evaluated.
@@ -181,10 +180,8 @@ impl Args {
             Some(path) => names_in(path.as_ref())?,
             None => only.split(',').map(str::to_owned).collect(),
         };
-        let names = names
-            .iter()
-            .map(|name| name.trim())
-            .filter(|name| !name.is_empty());
+        let names = names.iter().map(|name| name.trim());
+        let names = names.filter(|name| !name.is_empty());
         let names: Vec<String> = names.map(str::to_owned).collect();
         Ok(images.only(&names)?)
     }
