@@ -255,8 +255,8 @@ impl Trained {
         let state = read_for(&plan.model.backbone()?, &path)?;
         // So that the head can be checked against them. Without them it is that of the weights, unless the plan has a number.
         let classes = classes_of_data(&plan);
-        let known = || recognise(&state)?.classes;
-        let count = classes.as_ref().map(Vec::len).or_else(known);
+        let named = classes.as_ref().map(Vec::len);
+        let count = named.or_else(|| recognise(&state)?.classes);
         let config = plan.model.config(count)?;
         let trained = Self::random(plan, &config, classes, warn)?;
         // Never reset the head: a random head would be evaluated as if it had been trained.
