@@ -26,8 +26,7 @@ pub use memory::{mebibytes, peak_of};
 pub use peak::Peak;
 pub use scaling::{ScalingMeasurement, scaling};
 pub use step::{StepMeasurement, step};
-pub use timing::time;
-pub use timing::{Rounds, Timing};
+pub use timing::{Rounds, Timing, time};
 
 use burn::tensor::ExecutionError;
 

@@ -115,15 +115,13 @@ impl Recipe {
     fn small(images: usize) -> Self {
         let epochs = epochs(images, SMALL_IMAGES_SEEN, SMALL_EPOCHS);
         Self {
-            epochs,
             batch_size: batch(images, SMALL_BATCH),
             lr: 1e-3,
             lr_batch: SMALL_BATCH,
             layer_decay: 1.0,
             drop_path: 0.05,
-            warmup_epochs: f64::from(epochs) / 10.0,
             auto: "",
-            ..Self::new(images, 0)
+            ..Self::new(images, 0).with_epochs(epochs)
         }
     }
 

@@ -8,8 +8,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use kvt_train::error::TrainError;
 use kvt_train::judge::{Correct, correct};
-use kvt_train::knn_vote::Rows;
-use kvt_train::knn_vote::read;
+use kvt_train::knn_vote::{Rows, read};
 use kvt_train::recipe::cosine;
 
 /// How the layer is trained.
