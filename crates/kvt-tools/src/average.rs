@@ -33,14 +33,6 @@ pub enum AverageError {
         /// Its shape in the other.
         of_other: String,
     },
-    /// The values of a tensor cannot be read.
-    #[error("`{name}` of `{}` cannot be read", .file.display())]
-    Tensor {
-        /// The file.
-        file: PathBuf,
-        /// The tensor.
-        name: String,
-    },
 }
 
 /// The element-wise mean of the weights in these files, summed in f64. Integer tensors, such as counters, are taken from the last file.
@@ -51,19 +43,18 @@ pub fn average(files: &[PathBuf]) -> Result<StateDict, AverageError> {
     let (first, others) = files.split_first().ok_or(AverageError::Nothing)?;
     let mut last = weights::read(first)?;
     let shapes = shapes(&last);
-    let mut sums: Vec<Option<Vec<f64>>> = Vec::with_capacity(shapes.len());
-    for (name, data) in last.iter() {
-        sums.push(numbers(first, name, data)?.map(|row| row.into_iter().map(f64::from).collect()));
-    }
+    let sum =
+        |(_, data): (&str, &TensorData)| -> Option<Vec<f64>> { Some(numbers(data)?.collect()) };
+    let mut sums: Vec<_> = last.iter().map(sum).collect();
     for other in others {
         let weights = weights::read(other)?;
         check(first, &shapes, other, &self::shapes(&weights))?;
-        for (sum, (name, data)) in sums.iter_mut().zip(weights.iter()) {
-            let (Some(sum), Some(row)) = (sum, numbers(other, name, data)?) else {
+        for (sum, (_, data)) in sums.iter_mut().zip(weights.iter()) {
+            let (Some(sum), Some(row)) = (sum, numbers(data)) else {
                 continue;
             };
             for (sum, number) in sum.iter_mut().zip(row) {
-                *sum += f64::from(number);
+                *sum += number;
             }
         }
         last = weights;
@@ -80,15 +71,9 @@ pub fn average(files: &[PathBuf]) -> Result<StateDict, AverageError> {
 }
 
 /// The values of a tensor in f32, as all files are read; `None` for an integer tensor.
-fn numbers(file: &Path, name: &str, data: &TensorData) -> Result<Option<Vec<f32>>, AverageError> {
-    if !data.dtype().is_float() {
-        return Ok(None);
-    }
-    let numbers = data.clone().convert::<f32>().try_to_vec();
-    numbers.map(Some).map_err(|_| AverageError::Tensor {
-        file: file.to_owned(),
-        name: name.to_owned(),
-    })
+fn numbers(data: &TensorData) -> Option<impl Iterator<Item = f64>> {
+    let is_float = data.dtype().is_float();
+    is_float.then(|| data.iter::<f32>().map(f64::from))
 }
 
 /// Names and shapes in words, by name, with a mark for integer tensors.

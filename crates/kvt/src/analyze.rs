@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::common::{SPLITS, bar, generating, one_of, results_folder};
+use super::common::{SPLITS, bar, generating, named, results_folder};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::escape::code;
 use kvt_data::fs::write_text;
-use kvt_tools::trained::Images;
+use kvt_tools::trained::{Images, Trained};
 use kvt_train::analysis::{Analyzer, Measure, analyze, csv, figure, json, markdown, rows, tiles};
 use kvt_train::data::Split;
 use kvt_train::splits::some_batches;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[command(flatten)]
     trained: trained::Args,
     /// Which split, without augmentation.
-    #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
+    #[arg(long, default_value = "val", value_parser = named(SPLITS, Split::name))]
     split: Split,
     /// Images, at equal distances in the split, that are looked at; 0 is all of them.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -41,9 +41,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let trained = args.trained.load_backbone(false)?;
-    let (plan, model, classes) = (&trained.plan, &trained.model, trained.classes.as_deref());
     let warn = &mut output::warning;
+    let trained = Trained::load_backbone(&args.trained.origin()?, false, warn)?;
+    let (plan, model, classes) = (&trained.plan, &trained.model, trained.classes.as_deref());
     let images = match &args.data {
         Some(dir) => Images::of_folder(dir, plan, classes, warn)?,
         None => Images::of_split(args.split, plan, classes, &mut generating(), warn)?,

@@ -40,18 +40,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load_backbone(false)?;
-    let Trained {
-        plan, model, size, ..
-    } = &trained;
-    let device = trained.device.device.clone().inner();
+    let trained = Trained::load_backbone(&args.trained.origin()?, false, &mut output::warning)?;
+    let model = &trained.model;
     let place = if args.plain {
         Drawn::Beside
     } else {
         Drawn::OnImage
     };
     let mut rows = Vec::new();
-    let are_all = each_image(&args.images, plan, *size, &device, &args.output, |shown| {
+    let are_all = each_image(&args.images, &trained, &args.output, |shown| {
         let guesses = trained.guesses(shown.view, trained.classes.as_deref(), 1)?;
         let guess = guesses.first().map(|guess| {
             let percent = 100.0 * guess.probability;

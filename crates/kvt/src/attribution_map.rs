@@ -12,6 +12,7 @@ use super::{output, trained};
 use kvt_data::fs::write_text;
 use kvt_papers::attribution::{NOTE, attribute, check, said};
 use kvt_tools::probe::labelled;
+use kvt_tools::trained::Trained;
 use kvt_train::table::{cells, csv_lines};
 use kvt_train::task::TaskKind;
 
@@ -42,21 +43,20 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let trained = args.trained.load()?;
+    let trained = Trained::load(&args.trained.origin()?, true, &mut output::warning)?;
     // Before images are looked for.
     check(&trained.model)?;
-    let (plan, classes, size) = (&trained.plan, &trained.classes, trained.size);
+    let classes = &trained.classes;
     let class = match &args.class {
         Some(class) => Some(number(class, classes.as_deref())?),
         None => None,
     };
-    let device = trained.device.device.clone().inner();
     let mut csv = "image,class,row,column,relevance\n".to_owned();
     let mut rows = Vec::new();
-    let are_all = each_image(&args.images, plan, size, &device, &args.out, |shown| {
+    let are_all = each_image(&args.images, &trained, &args.out, |shown| {
         let mut found = attribute(&trained.model, shown.input, class)
             .with_context(|| format!("`{}`", shown.path.display()))?;
-        found.has_labels = plan.task == TaskKind::MultiLabel;
+        found.has_labels = trained.plan.task == TaskKind::MultiLabel;
         let columns = found.grid[1].max(1);
         let name = classes
             .as_ref()

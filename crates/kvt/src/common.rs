@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
@@ -98,10 +98,8 @@ impl Overrides {
 
 impl ConfigArgs {
     pub(super) fn path(&self) -> anyhow::Result<PathBuf> {
-        match self.file.as_ref().or(self.config.as_ref()) {
-            Some(path) => Ok(path.clone()),
-            None => bail!("no configuration file"),
-        }
+        let path = self.file.as_ref().or(self.config.as_ref());
+        path.cloned().context("no configuration file")
     }
 
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {
@@ -218,16 +216,7 @@ pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) + Send {
 }
 
 /// The splits of a run or a configuration; the options that take them explain them.
-pub(super) const SPLITS: [(Split, &str, &str); 2] =
-    [(Split::Val, "val", ""), (Split::Train, "train", "")];
-
-/// The name of a split.
-pub(super) fn split_name(split: Split) -> Option<&'static str> {
-    let mut splits = SPLITS.into_iter();
-    splits
-        .find(|(other, ..)| *other == split)
-        .map(|(_, name, _)| name)
-}
+pub(super) const SPLITS: [Split; 2] = [Split::Val, Split::Train];
 
 /// Shows the progress of a data set that is generated on first use.
 pub(super) fn generating() -> impl FnMut(usize, usize) + Send {

@@ -134,27 +134,23 @@ fn init(args: &Init) -> anyhow::Result<()> {
 /// Draws the pictures of a configuration, and prints their paths and the learning rates of some epochs.
 fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
     let plan = config.plan()?;
-    let preview = Preview::new(&plan, &mut generating())?;
-    for warning in &preview.warnings {
-        output::warning(warning);
-    }
     let path = config.path()?;
     let name = path.file_stem().unwrap_or(path.as_os_str());
     let folder = match out {
         Some(out) => out.to_owned(),
         None => Path::new("runs").join("preview").join(name),
     };
-    let paths = preview
-        .save(&folder)?
-        .into_iter()
-        .map(|path| format!("wrote `{}`\n", path.display()));
+    let warn = &mut output::warning;
+    let preview = Preview::draw(&plan, &folder, &mut generating(), warn)?;
+    let files = preview.files.iter();
+    let files = files.map(|file| format!("wrote `{}`\n", file.display()));
     let rates = preview
         .rates
         .iter()
         .map(|(epoch, rate)| vec![epoch.to_string(), format!("{rate:.3e}")]);
     output::print(&format!(
         "{}{} images, {} updates of {} in an epoch, {}\n\n{}",
-        paths.collect::<String>(),
+        files.collect::<String>(),
         grouped(preview.images),
         preview.steps_per_epoch,
         preview.images_per_step,

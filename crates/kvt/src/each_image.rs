@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use image::RgbImage;
 
 use super::images::expand;
 use super::output;
 use kvt_data::escape::one_line;
 use kvt_tools::preview;
-use kvt_train::config::Plan;
+use kvt_tools::trained::Trained;
 use kvt_train::data::{DataError, View};
 use kvt_train::plot::save_png;
-use kvt_train::splits::{eval_transform, image_limits};
+use kvt_train::splits::image_limits;
 
 /// An image, and the file of its picture.
 pub(super) struct Shown<'a> {
@@ -30,13 +30,12 @@ pub(super) struct Shown<'a> {
 /// read are printed, and the others are still drawn; the result says whether there were images and all of them were read.
 pub(super) fn each_image(
     images: &[PathBuf],
-    plan: &Plan,
-    size: (usize, usize),
-    device: &Device,
+    trained: &Trained,
     out: &Path,
     mut draw: impl FnMut(Shown<'_>) -> anyhow::Result<RgbImage>,
 ) -> anyhow::Result<bool> {
-    let transform = eval_transform(plan, size)?;
+    let (plan, transform) = (&trained.plan, trained.transform()?);
+    let device = trained.device.device.clone().inner();
     let (files, mut are_all) = expand(images);
     fs_err::create_dir_all(out)?;
     for (number, path) in files.iter().enumerate() {
@@ -49,13 +48,13 @@ pub(super) fn each_image(
             }
             Err(error) => return Err(error.into()),
         };
-        let seen = preview::picture(&view.pixels, size, &plan.augment);
+        let seen = preview::picture(&view.pixels, trained.size, &plan.augment);
         let stem = path.file_stem().unwrap_or(path.as_os_str());
         // The number distinguishes images of the same name in several folders.
         let file = out.join(format!("{number:03}-{}.png", stem.to_string_lossy()));
         let picture = draw(Shown {
             path,
-            input: view.clone().upload(device),
+            input: view.clone().upload(&device),
             view,
             seen,
             file: file.clone(),

@@ -4,7 +4,6 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use kvt_tools::trained::Trained;
 
 use super::common::check_new_of;
 use super::trained;
@@ -43,19 +42,15 @@ enum Format {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (path, Format::Onnx) = (&args.file, args.format);
     check_new_of(path, "onnx", args.force)?;
-    let trained = || args.trained.load_without_data();
-    write(trained, args.batch.map(NonZeroUsize::from), path)
+    write(&args.trained, args.batch.map(NonZeroUsize::from), path)
 }
 
 #[cfg(feature = "export")]
-fn write(
-    load: impl FnOnce() -> anyhow::Result<Trained>,
-    batch: Option<NonZeroUsize>,
-    path: &Path,
-) -> anyhow::Result<()> {
+fn write(args: &trained::Args, batch: Option<NonZeroUsize>, path: &Path) -> anyhow::Result<()> {
     use std::io::Write;
 
-    let trained = load()?;
+    let warn = &mut super::output::warning;
+    let trained = kvt_tools::trained::Trained::load(&args.origin()?, false, warn)?;
     let name = trained.model.config().name();
     let facts = trained.facts();
     let onnx = kvt_export::onnx(trained.model, batch, &facts)?;
@@ -75,15 +70,10 @@ fn write(
         path.display(),
         kvt_export::OPSET,
         onnx.operators,
-    ))?;
-    Ok(())
+    ))
 }
 
 #[cfg(not(feature = "export"))]
-fn write(
-    _: impl FnOnce() -> anyhow::Result<Trained>,
-    _: Option<NonZeroUsize>,
-    _: &Path,
-) -> anyhow::Result<()> {
+fn write(_: &trained::Args, _: Option<NonZeroUsize>, _: &Path) -> anyhow::Result<()> {
     anyhow::bail!("this kvt cannot write ONNX files: it was built without the feature `export`")
 }

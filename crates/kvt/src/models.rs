@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Subcommand};
+use glob::Pattern;
 use kvt_models::{ImgSize, Macs, ModelConfig, StageAttention, Summary, similar};
 use serde_json::json;
 
@@ -65,11 +66,14 @@ enum What {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let text = match &args.what {
-        What::List {
-            filter,
-            weights: true,
-        } => published(filter.as_deref())?,
-        What::List { filter, .. } => list(filter.as_deref())?,
+        What::List { filter, weights } => {
+            let filter = filter.as_deref().unwrap_or("*");
+            if *weights {
+                published(filter)?
+            } else {
+                list(filter)?
+            }
+        }
         What::Show {
             name,
             config,
@@ -102,25 +106,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     output::print(&text)
 }
 
-/// Whether a filter matches a name.
-fn matches(filter: &str, name: &str) -> Result<bool, glob::PatternError> {
-    let filter = if filter.contains(['*', '?', '[']) {
+/// The names that a filter means.
+fn pattern(filter: &str) -> anyhow::Result<Pattern> {
+    let pattern = if filter.contains(['*', '?', '[']) {
         filter.to_owned()
     } else {
         format!("*{filter}*")
     };
-    Ok(glob::Pattern::new(&filter)?.matches(name))
-}
-
-/// Whether a filter, if there is one, matches a name.
-fn is_meant(filter: Option<&str>, name: &str) -> anyhow::Result<bool> {
-    match filter {
-        Some(filter) => {
-            let found = matches(filter, name);
-            found.with_context(|| format!("`{filter}` is not a valid name pattern"))
-        }
-        None => Ok(true),
-    }
+    Pattern::new(&pattern).with_context(|| format!("`{filter}` is not a valid name pattern"))
 }
 
 /// What helps with a filter that matches none: the names, or words of names, that are spelt like it, and the command that `shows` all.
@@ -140,7 +133,8 @@ fn hint(filter: &str, names: impl Iterator<Item = String>, shows: &str) -> Strin
 }
 
 /// The names of published weights.
-fn published(filter: Option<&str>) -> anyhow::Result<String> {
+fn published(filter: &str) -> anyhow::Result<String> {
+    let pattern = pattern(filter)?;
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut last = None;
     for weights in Published::all() {
@@ -150,7 +144,7 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
         } else {
             "default"
         };
-        if is_meant(filter, &weights.name())? {
+        if pattern.matches(&weights.name()) {
             rows.push(vec![
                 weights.name(),
                 default.to_owned(),
@@ -158,7 +152,7 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
             ]);
         }
     }
-    if let (Some(filter), true) = (filter, rows.is_empty()) {
+    if rows.is_empty() {
         let names = Published::all().map(Published::name);
         let hint = hint(filter, names, "kvt models list --weights");
         bail!("no published weights are called like `{filter}`: {hint}");
@@ -166,13 +160,11 @@ fn published(filter: Option<&str>) -> anyhow::Result<String> {
     Ok(table(["weights", "of the model", "licence"], rows))
 }
 
-fn list(filter: Option<&str>) -> anyhow::Result<String> {
-    let matches = |name: &str| is_meant(filter, name);
+fn list(filter: &str) -> anyhow::Result<String> {
+    let pattern = pattern(filter)?;
+    let is_meant = |name: &String| pattern.matches(name);
     let mut rows = Vec::new();
-    for name in kvt_models::names() {
-        if !matches(&name)? {
-            continue;
-        }
+    for name in kvt_models::names().into_iter().filter(is_meant) {
         let config = ModelConfig::by_name(&name)?;
         let summary = config.summary();
         let Summary { params, macs, .. } = summary;
@@ -188,16 +180,10 @@ fn list(filter: Option<&str>) -> anyhow::Result<String> {
             human(of_attention as f64),
         ]);
     }
-    let aliases = kvt_models::aliases().into_iter();
-    let mut named = Vec::new();
-    for (alias, _) in aliases {
-        if matches(&alias)? {
-            named.push(alias);
-        }
-    }
-    if let (Some(filter), true, true) = (filter, rows.is_empty(), named.is_empty()) {
-        let aliases = kvt_models::aliases().into_iter().map(|(alias, _)| alias);
-        let names = kvt_models::names().into_iter().chain(aliases);
+    let aliases = || kvt_models::aliases().into_iter().map(|(alias, _)| alias);
+    let named: Vec<String> = aliases().filter(is_meant).collect();
+    if rows.is_empty() && named.is_empty() {
+        let names = kvt_models::names().into_iter().chain(aliases());
         let hint = hint(filter, names, "kvt models list");
         bail!("no model is called like `{filter}`: {hint}");
     }

@@ -6,9 +6,7 @@ use anyhow::bail;
 use clap::ArgGroup;
 
 use super::common::Overrides;
-use super::output;
-use kvt_tools::trained::{Choice, Origin, Trained, TrainedDense};
-use kvt_train::task::{DenseNetwork, TaskKind};
+use kvt_tools::trained::{Choice, Origin};
 
 /// Where the model comes from.
 #[derive(Debug, clap::Args)]
@@ -46,49 +44,19 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Loads the model and checks that its weights are finite.
-    pub(super) fn load(&self) -> anyhow::Result<Trained> {
-        let (origin, overrides) = (self.origin()?, self.overrides.all());
-        let warn = &mut output::warning;
-        Ok(Trained::load(&origin, &overrides, true, warn)?)
-    }
-
-    /// The same for a verb that reads no image: a configuration may be without data.
-    pub(super) fn load_without_data(&self) -> anyhow::Result<Trained> {
-        let (origin, overrides) = (self.origin()?, self.overrides.all());
-        let warn = &mut output::warning;
-        Ok(Trained::load(&origin, &overrides, false, warn)?)
-    }
-
-    /// The task of the model.
-    pub(super) fn task(&self) -> anyhow::Result<TaskKind> {
-        Ok(self.origin()?.task(&self.overrides.all())?)
-    }
-
-    /// Loads a network for segmentation or detection and checks that its weights are finite.
-    pub(super) fn load_dense<N: DenseNetwork>(&self) -> anyhow::Result<TrainedDense<N>> {
-        let (origin, overrides) = (self.origin()?, self.overrides.all());
-        let warn = &mut output::warning;
-        Ok(TrainedDense::load(&origin, &overrides, warn)?)
-    }
-
-    /// A model of which only the backbone is used.
-    pub(super) fn load_backbone(&self, random: bool) -> anyhow::Result<Trained> {
-        let (origin, overrides) = (self.origin()?, self.overrides.all());
-        let warn = &mut output::warning;
-        Ok(Trained::load_backbone(&origin, &overrides, random, warn)?)
-    }
-
-    fn origin(&self) -> anyhow::Result<Origin> {
+    /// The model's origin, with which it is loaded.
+    pub(super) fn origin(&self) -> anyhow::Result<Origin> {
         match (&self.run, &self.config) {
             (Some(folder), _) => Ok(Origin::Run {
                 folder: folder.clone(),
                 checkpoint: self.checkpoint.clone(),
                 weights: choice(self.ema, self.raw),
+                overrides: self.overrides.all(),
             }),
             (None, Some(file)) => Ok(Origin::Config {
                 file: file.clone(),
                 weights: self.weights.clone(),
+                overrides: self.overrides.all(),
             }),
             (None, None) => bail!("neither a run nor a configuration"),
         }

@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use super::common::counting;
-use super::progress::Tallying;
-use super::{interrupt, output, progress};
+use super::progress::Progress;
+use super::{interrupt, output};
 use kvt_tools::report::report_itself;
 use kvt_train::engine::{End, Session, Workload};
-use kvt_train::run::Listener;
 use kvt_train::task::Task;
 
 /// How the progress of a run is shown.
@@ -27,8 +26,7 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     output::status(&session.describe());
 
     let workload = session.workload();
-    let shown = listener(display, &session.model_config().name(), workload)?;
-    let mut listener = Tallying::new(workload, shown);
+    let mut listener = listener(display, &session.model_config().name(), workload)?;
     // On an error, too, the bar or the dashboard is closed before the error is printed.
     let end = session.train(&mut listener, &interrupt::STOP)?;
     let summary = listener.summary(end, &dir, task);
@@ -48,20 +46,16 @@ pub(super) fn carry_out<T: Task>(session: Session<T>, display: &Display) -> anyh
     Ok(end)
 }
 
-fn listener(
-    display: &Display,
-    model: &str,
-    workload: Workload,
-) -> anyhow::Result<Box<dyn Listener>> {
+fn listener(display: &Display, model: &str, workload: Workload) -> anyhow::Result<Progress> {
     // Another process of a job than the first has plain lines, which it does not print.
     #[cfg(feature = "tui")]
     if display.tui && !output::is_silent() {
         let dashboard = super::tui::Dashboard::start(model, workload)?;
-        return Ok(Box::new(dashboard));
+        return Ok(Progress::on(dashboard, workload));
     }
     #[cfg(not(feature = "tui"))]
     let _ = (display, model);
-    Ok(progress::listener(workload))
+    Ok(Progress::new(workload))
 }
 
 pub(super) fn exit_code(end: End) -> ExitCode {

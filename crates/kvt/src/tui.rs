@@ -1,7 +1,6 @@
-//! A listener for Burn's terminal dashboard. Burn's metric types, which change between its versions, are used only in this file.
+//! Burn's terminal dashboard. Burn's metric types, which change between its versions, are used only in this file.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::bail;
 use burn::train::Interrupter;
@@ -14,9 +13,9 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use burn::train::renderer::{MetricState, MetricsRenderer, MetricsRendererTraining};
 
 use super::interrupt;
-use kvt_train::engine::{Eta, Workload};
+use kvt_train::engine::Workload;
 use kvt_train::plot::duration;
-use kvt_train::run::{EvalRecord, Event, Listener, Metric, RunError, StepRecord};
+use kvt_train::run::{EvalRecord, Event, Metric, StepRecord};
 
 const LOSS: &str = Metric::LOSS.title;
 const LEARNING_RATE: &str = "Learning rate";
@@ -31,8 +30,6 @@ pub(super) struct Dashboard {
     /// The key `q` asks to stop through this.
     interrupter: Interrupter,
     workload: Workload,
-    start: Instant,
-    eta: Eta,
 }
 
 impl Dashboard {
@@ -79,12 +76,21 @@ impl Dashboard {
             renderer,
             interrupter,
             workload,
-            start: Instant::now(),
-            eta: Eta::new(workload),
         })
     }
 
-    fn step(&mut self, step: &StepRecord) {
+    /// Shows an event. Updates are shown by [`step`](Self::step).
+    pub(super) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Step(_) | Event::Layer(_) => {}
+            Event::Eval(eval) => self.eval(eval),
+            Event::Epoch(epoch) => self.epoch(epoch.epoch),
+            Event::Note(note) => self.tell(NOTE, &note.message),
+        }
+    }
+
+    /// Shows an update, and the time that is left after it, evaluations included.
+    pub(super) fn step(&mut self, step: &StepRecord, left: Option<f64>) {
         for (name, value) in [
             (LOSS, step.loss),
             (LEARNING_RATE, step.lr),
@@ -97,6 +103,11 @@ impl Dashboard {
         let within = (step.step - 1) % per_epoch + 1;
         self.renderer
             .update_split(usize::try_from(within).unwrap_or(usize::MAX));
+        let left = left.map_or_else(|| "not known yet".to_owned(), duration);
+        self.tell(LEFT, &left);
+        if self.interrupter.should_stop() {
+            interrupt::stop();
+        }
     }
 
     /// The end of an epoch, counted from 0.
@@ -106,14 +117,6 @@ impl Dashboard {
             let done = usize::try_from(epoch).unwrap_or(usize::MAX);
             self.renderer.update_epoch(done.saturating_add(1));
         }
-    }
-
-    /// The time that is left after an update, evaluations included.
-    fn left(&mut self, step: u64) {
-        self.eta.update(self.start.elapsed().as_secs_f64());
-        let left = self.eta.left(step);
-        let left = left.map_or_else(|| "not known yet".to_owned(), duration);
-        self.tell(LEFT, &left);
     }
 
     /// A line of text under its name, such as the last status line; Burn's own event log only counts events.
@@ -165,26 +168,4 @@ fn register(renderer: &mut TuiMetricsRendererWrapper, name: &str, attributes: Me
         description: None,
         attributes,
     });
-}
-
-impl Listener for Dashboard {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.eta.event(event, self.start.elapsed().as_secs_f64());
-        match event {
-            // Updates are shown by `progress`.
-            Event::Step(_) | Event::Layer(_) => {}
-            Event::Eval(eval) => self.eval(eval),
-            Event::Epoch(epoch) => self.epoch(epoch.epoch),
-            Event::Note(note) => self.tell(NOTE, &note.message),
-        }
-        Ok(())
-    }
-
-    fn progress(&mut self, update: &StepRecord) {
-        self.step(update);
-        self.left(update.step);
-        if self.interrupter.should_stop() {
-            interrupt::stop();
-        }
-    }
 }

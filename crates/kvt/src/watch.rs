@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use super::common::{counting, generating};
+use super::progress::Progress;
 use super::table::table;
-use super::{interrupt, output, progress};
+use super::{interrupt, output};
 use kvt_tools::sweep::{PLAN_HEADER, Sweep, Watch, check_devices, costs, plan_rows};
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
@@ -53,7 +54,7 @@ impl Watch for Terminal {
 
     fn training(&self, name: &str, workload: Workload, alone: bool) -> Box<dyn Listener> {
         if alone {
-            progress::listener(workload)
+            Box::new(Progress::new(workload))
         } else {
             Box::new(Beside(name.to_owned()))
         }

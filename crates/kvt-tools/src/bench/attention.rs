@@ -1,7 +1,12 @@
-//! One attention operation, from q, k and v to the output, with the backward pass.
+//! One attention operation of any kind, from q, k and v to the output, with the backward pass.
 
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kvt_attention::{Score, SoftmaxAttention, attend};
+use kvt_attention::{
+    AttentionConfig, AttentionError, BurnInit, Implementation, Mechanism, Mixer, Phase, Place,
+};
+use kvt_models::ModelError;
+use kvt_ops::Key;
 use serde::{Deserialize, Serialize};
 
 use super::timing::{Rounds, Timing, time};
@@ -39,15 +44,24 @@ impl AttentionShape {
     }
 }
 
-/// The case to measure.
-#[derive(Clone, Copy, Debug)]
+/// The case to measure: a kind of attention with its settings, at a number of tokens.
+#[derive(Clone, Debug)]
 pub struct AttentionCase {
     /// The sizes.
     pub shape: AttentionShape,
     /// The distribution of the scores.
     pub input: AttentionInput,
-    /// The attention.
-    pub attention: SoftmaxAttention,
+    /// The kind, with settings of one stage.
+    pub attention: AttentionConfig,
+}
+
+/// The times of a case in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttentionTimes {
+    /// Only the output, without autodiff, as in evaluation.
+    pub forward: Timing,
+    /// Output and the gradients of q, k, v and of all parameters, as in training: with new random numbers each time.
+    pub forward_backward: Timing,
 }
 
 /// The measurements. Times in milliseconds.
@@ -84,103 +98,143 @@ pub struct AttentionMeasurement {
     pub peak_bytes: Option<u64>,
 }
 
+/// What is run: the mechanism, its inputs, and its position in a model.
+struct Running {
+    mixer: Mixer,
+    inputs: [Tensor<4>; 3],
+    place: Place,
+}
+
 impl AttentionCase {
-    /// Keys kept per query.
-    pub fn kept(&self) -> usize {
-        self.attention.neighbors.resolve(self.shape.tokens)
+    /// A self-attention of one or several images. The tokens form a square map, after a class token if their number is
+    /// one more than a square; otherwise a sequence.
+    pub fn place(&self) -> Place {
+        let [_, heads, tokens, head_dim] = self.shape.sizes();
+        let square = |count: usize| Some(count.isqrt()).filter(|side| side * side == count);
+        let (prefix, side) = match (square(tokens), square(tokens.saturating_sub(1))) {
+            (Some(side), _) => (0, Some(side)),
+            (None, Some(side)) => (1, Some(side)),
+            (None, None) => (0, None),
+        };
+        Place {
+            prefix,
+            grid: side.map(|side| [side; 2]),
+            ..Place::new(tokens, heads * head_dim, heads)
+        }
     }
 
-    fn inputs(&self, device: &Device) -> [Tensor<4>; 3] {
-        self.input.tensors(self.shape, device)
+    /// Rejects settings that cannot be used at this size.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check(&self) -> Result<(), AttentionError> {
+        self.attention.validate_at(&self.place())
     }
 
-    fn forward(&self, [q, k, v]: [Tensor<4>; 3]) -> Result<Tensor<4>, BenchError> {
-        let scale = (self.shape.head_dim as f64).powf(-0.5);
-        Ok(attend(
-            q,
-            k,
-            v,
-            Score::default(),
-            scale,
-            &self.attention,
-            None,
-        )?)
+    fn start(&self, device: &Device) -> Result<Running, BenchError> {
+        self.check().map_err(ModelError::from)?;
+        let place = self.place();
+        let device = device.clone().autodiff();
+        Ok(Running {
+            mixer: self.attention.init(&place, &BurnInit::new(&device)),
+            inputs: self.input.tensors(self.shape, &device),
+            place,
+        })
     }
 
-    fn forward_backward(&self, inputs: &[Tensor<4>; 3]) -> Result<Vec<Tensor<4>>, BenchError> {
-        with_gradients(inputs, |leaves| self.forward(leaves))
+    /// The record of dense or k-NN attention with its times and its memory.
+    #[must_use]
+    pub fn measurement(
+        &self,
+        AttentionTimes {
+            forward,
+            forward_backward,
+        }: AttentionTimes,
+        peak_bytes: Option<u64>,
+    ) -> AttentionMeasurement {
+        let [batch, heads, tokens, head_dim] = self.shape.sizes();
+        let product = 2.0 * (batch * heads * head_dim) as f64 * (tokens as f64).powi(2);
+        let tensor = (size_of::<f32>() * batch * heads * tokens * head_dim) as f64;
+        let kept = self.attention.cost(&self.place()).kept;
+        let implementation = match &self.attention {
+            AttentionConfig::Knn(knn) => knn.implementation,
+            _ => Implementation::default(),
+        };
+        AttentionMeasurement {
+            kind: if kept == tokens { "dense" } else { "knn" }.to_owned(),
+            implementation: implementation.name().to_owned(),
+            shape: self.shape,
+            input: self.input,
+            k: kept,
+            dtype: "f32".to_owned(),
+            forward_ms: forward.median,
+            forward_backward_ms: forward_backward.median,
+            forward,
+            forward_backward,
+            gflops: 7.0 * product / forward_backward.median / 1e6,
+            gbps: 11.0 * tensor / forward_backward.median / 1e6,
+            peak_bytes,
+        }
     }
 
     /// The memory of one forward and backward pass in this process.
     ///
     /// # Errors
-    /// If the device fails.
+    /// If it cannot be used at this size, or the device fails.
     pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
-        let device = device.clone().autodiff();
         let small = Self {
             shape: self.shape.small(),
-            ..*self
+            ..self.clone()
         };
-        small.forward_backward(&small.inputs(&device))?;
-        let inputs = self.inputs(&device);
-        peak_of(&device, || self.forward_backward(&inputs))
+        // Not every kind can be used with so few tokens.
+        if small.check().is_ok() {
+            small.start(device)?.forward_backward(0);
+        }
+        let running = self.start(device)?;
+        peak_of(device, || Ok(running.forward_backward(0)))
     }
 }
 
-/// The output of an operation and the gradients of its inputs, so that nothing is optimised away as unused.
-pub(super) fn with_gradients(
-    inputs: &[Tensor<4>; 3],
-    operation: impl FnOnce([Tensor<4>; 3]) -> Result<Tensor<4>, BenchError>,
-) -> Result<Vec<Tensor<4>>, BenchError> {
-    let leaves = inputs.clone().map(Tensor::require_grad);
-    let out = operation(leaves.clone())?;
-    let mut gradients = out.backward();
-    let mut results = vec![out];
-    results.extend(leaves.iter().filter_map(|x| x.grad_remove(&mut gradients)));
-    Ok(results)
+impl Running {
+    /// The output and the gradients of the inputs, so that nothing is optimised away as unused.
+    fn forward_backward(&self, pass: u64) -> Vec<Tensor<4>> {
+        let phase = Phase::Train(Key::new(0).child(pass));
+        let leaves = self.inputs.clone().map(Tensor::require_grad);
+        let [q, k, v] = leaves.clone();
+        let out = self.mixer.attend(q, k, v, self.place.context(phase));
+        let mut gradients = out.backward();
+        let mut results = vec![out];
+        results.extend(leaves.iter().filter_map(|x| x.grad_remove(&mut gradients)));
+        results
+    }
 }
 
 /// Times the cases in turn, round by round. `progress` is called with the number of completed rounds.
 ///
 /// # Errors
-/// If the device fails.
+/// If one cannot be used at its size, or the device fails.
 pub fn attention(
     cases: &[AttentionCase],
     device: &Device,
     rounds: Rounds,
     progress: impl FnMut(usize),
-) -> Result<Vec<AttentionMeasurement>, BenchError> {
-    let autodiff = device.clone().autodiff();
-    let running = cases.iter().map(|case| (case, case.inputs(&autodiff)));
-    let mut running: Vec<_> = running.collect();
-    let times = rounds.in_turn(&mut running, progress, |(case, inputs)| {
-        let plain = inputs.clone().map(Tensor::inner);
-        let ahead = time(device, || case.forward(plain))?;
-        let there_and_back = time(device, || case.forward_backward(inputs))?;
+) -> Result<Vec<AttentionTimes>, BenchError> {
+    let running = cases.iter().map(|case| case.start(device));
+    let mut running = running.collect::<Result<Vec<_>, _>>()?;
+    let mut passes = 0;
+    let times = rounds.in_turn(&mut running, progress, |running| {
+        let mixer = running.mixer.valid();
+        let [q, k, v] = running.inputs.clone().map(Tensor::inner);
+        let context = running.place.context(Phase::Eval);
+        let ahead = time(device, || Ok(mixer.attend(q, k, v, context)))?;
+        passes += 1;
+        let there_and_back = time(device, || Ok(running.forward_backward(passes)))?;
         Ok([ahead, there_and_back])
     })?;
-    let records = cases.iter().zip(times);
-    Ok(records.map(|(case, times)| record(case, times)).collect())
-}
-
-fn record(case: &AttentionCase, [forward, forward_backward]: [Timing; 2]) -> AttentionMeasurement {
-    let [batch, heads, tokens, head_dim] = case.shape.sizes();
-    let product = 2.0 * (batch * heads * head_dim) as f64 * (tokens as f64).powi(2);
-    let tensor = (size_of::<f32>() * batch * heads * tokens * head_dim) as f64;
-    let kept = case.kept();
-    AttentionMeasurement {
-        kind: if kept == tokens { "dense" } else { "knn" }.to_owned(),
-        implementation: case.attention.implementation.name().to_owned(),
-        shape: case.shape,
-        input: case.input,
-        k: kept,
-        dtype: "f32".to_owned(),
-        forward_ms: forward.median,
-        forward_backward_ms: forward_backward.median,
+    let times = times.into_iter();
+    let times = times.map(|[forward, forward_backward]| AttentionTimes {
         forward,
         forward_backward,
-        gflops: 7.0 * product / forward_backward.median / 1e6,
-        gbps: 11.0 * tensor / forward_backward.median / 1e6,
-        peak_bytes: None,
-    }
+    });
+    Ok(times.collect())
 }

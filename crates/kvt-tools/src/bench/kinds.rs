@@ -1,32 +1,17 @@
-//! Any kind of attention, from q, k and v to the output, with the backward pass.
+//! The measurements of many kinds of attention beside each other: as a table for programs, and as lines over the number of tokens.
 
-use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use kvt_attention::{AttentionConfig, AttentionError, BurnInit, Mechanism, Mixer, Phase, Place};
-use kvt_ops::Key;
-use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 
-use super::attention::with_gradients;
-use super::timing::{Rounds, Timing, time};
-use super::{AttentionInput, AttentionShape, BenchError, peak_of};
+use kvt_attention::AttentionConfig;
+use serde::Serialize;
 
-/// The case to measure: a kind of attention with its settings, at a number of tokens.
-#[derive(Clone, Debug)]
-pub struct KindCase {
-    /// The sizes.
-    pub shape: AttentionShape,
-    /// The kind, with settings of one stage.
-    pub attention: AttentionConfig,
-}
+use super::{AttentionCase, AttentionShape, AttentionTimes, Timing};
+use crate::report::{ReportError, draw_scaling};
+use kvt_train::plot::Line;
+use kvt_train::table::{Table, cells, or_empty};
 
-/// The times of a case, measured in a separate process. Times in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KindTimes {
-    /// Only the output, without autodiff, as in evaluation.
-    pub forward: Timing,
-    /// Output and the gradients of q, k, v and of all parameters, as in training: with new random numbers each time.
-    pub forward_backward: Timing,
-}
+/// The files of the pictures.
+const PLOTS: [&str; 3] = ["forward.svg", "forward_backward.svg", "memory.svg"];
 
 /// The line of a case in a report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,46 +26,14 @@ pub struct KindMeasurement {
     /// Multiply-accumulate operations per image in the forward pass; `None` if it cannot be used at this size.
     pub macs: Option<u64>,
     /// The times; `None` if it cannot be used at this size, or its process failed.
-    pub times: Option<KindTimes>,
+    pub times: Option<AttentionTimes>,
     /// Memory that forward and backward used in addition to the inputs, in a fresh process that ran only a small problem before.
     pub peak_bytes: Option<u64>,
     /// Why something was not measured.
     pub note: Option<String>,
 }
 
-/// What is run: the mechanism, its inputs, and its position in a model.
-struct Running {
-    mixer: Mixer,
-    inputs: [Tensor<4>; 3],
-    place: Place,
-}
-
-impl KindCase {
-    /// A self-attention of one or several images. The tokens form a square map, after a class token if their number is
-    /// one more than a square; otherwise a sequence.
-    pub fn place(&self) -> Place {
-        let [_, heads, tokens, head_dim] = self.shape.sizes();
-        let square = |count: usize| Some(count.isqrt()).filter(|side| side * side == count);
-        let (prefix, side) = match (square(tokens), square(tokens.saturating_sub(1))) {
-            (Some(side), _) => (0, Some(side)),
-            (None, Some(side)) => (1, Some(side)),
-            (None, None) => (0, None),
-        };
-        Place {
-            prefix,
-            grid: side.map(|side| [side; 2]),
-            ..Place::new(tokens, heads * head_dim, heads)
-        }
-    }
-
-    /// Rejects settings that cannot be used at this size.
-    ///
-    /// # Errors
-    /// The reason.
-    pub fn check(&self) -> Result<(), AttentionError> {
-        self.attention.validate_at(&self.place())
-    }
-
+impl AttentionCase {
     /// The line of a case before it is measured, or with the reason why it cannot be used.
     pub fn record(&self) -> KindMeasurement {
         let refused = self.check().err();
@@ -96,66 +49,85 @@ impl KindCase {
             note: refused.map(|error| error.to_string()),
         }
     }
-
-    fn start(&self, device: &Device) -> Result<Running, BenchError> {
-        self.check()?;
-        let place = self.place();
-        let device = device.clone().autodiff();
-        Ok(Running {
-            mixer: self.attention.init(&place, &BurnInit::new(&device)),
-            inputs: AttentionInput::Normal.tensors(self.shape, &device),
-            place,
-        })
-    }
-
-    /// The times of this case, without other cases in between.
-    ///
-    /// # Errors
-    /// If it cannot be used at this size, or the device fails.
-    pub fn times(&self, device: &Device, rounds: Rounds) -> Result<KindTimes, BenchError> {
-        let running = self.start(device)?;
-        let mixer = running.mixer.valid();
-        let (mut forward, mut both) = (Vec::new(), Vec::new());
-        for round in 0..rounds.warmup + rounds.timed {
-            let [q, k, v] = running.inputs.clone().map(Tensor::inner);
-            let context = running.place.context(Phase::Eval);
-            let ahead = time(device, || Ok(mixer.attend(q, k, v, context)))?;
-            let there_and_back = time(device, || running.forward_backward(round))?;
-            if round >= rounds.warmup {
-                forward.push(ahead);
-                both.push(there_and_back);
-            }
-        }
-        Ok(KindTimes {
-            forward: Timing::of(forward),
-            forward_backward: Timing::of(both),
-        })
-    }
-
-    /// The memory of one forward and backward pass in this process.
-    ///
-    /// # Errors
-    /// If it cannot be used at this size, or the device fails.
-    pub fn peak_bytes(&self, device: &Device) -> Result<Option<u64>, BenchError> {
-        let small = Self {
-            shape: self.shape.small(),
-            ..self.clone()
-        };
-        // Not every kind can be used with so few tokens.
-        if small.check().is_ok() {
-            small.start(device)?.forward_backward(0)?;
-        }
-        let running = self.start(device)?;
-        peak_of(device, || running.forward_backward(0))
-    }
 }
 
-impl Running {
-    fn forward_backward(&self, round: usize) -> Result<Vec<Tensor<4>>, BenchError> {
-        let phase = Phase::Train(Key::new(0).child(round as u64));
-        with_gradients(&self.inputs, |[q, k, v]| {
-            Ok(self.mixer.attend(q, k, v, self.place.context(phase)))
-        })
+impl KindMeasurement {
+    /// The file of the table.
+    pub const CSV: &str = "attention.csv";
+
+    /// The files in a folder of results: the table, then the pictures.
+    pub fn files(folder: &Path) -> Vec<PathBuf> {
+        let names = [Self::CSV].into_iter().chain(PLOTS);
+        names.map(|name| folder.join(name)).collect()
+    }
+
+    /// Measurements as CSV.
+    #[must_use]
+    pub fn csv(records: &[Self]) -> String {
+        let header = "kind,batch,heads,tokens,head_dim,params,macs,forward_ms,forward_low,forward_high,\
+                      forward_backward_ms,forward_backward_low,forward_backward_high,peak_bytes,note";
+        let rows = records.iter().map(|record| {
+            let shape = record.shape;
+            let times = |of: fn(&AttentionTimes) -> Timing| match record.times.as_ref().map(of) {
+                Some(Timing { median, low, high }) => [median, low, high].map(|ms| ms.to_string()),
+                None => Default::default(),
+            };
+            [
+                &cells([
+                    &record.kind,
+                    &shape.batch,
+                    &shape.heads,
+                    &shape.tokens,
+                    &shape.head_dim,
+                    &or_empty(record.params),
+                    &or_empty(record.macs),
+                ])[..],
+                &times(|times| times.forward),
+                &times(|times| times.forward_backward),
+                &[or_empty(record.peak_bytes), or_empty(record.note.as_ref())],
+            ]
+            .concat()
+        });
+        Table::new(header.split(','), rows).csv()
+    }
+
+    /// A time of this measurement divided by that of dense attention at the same size, where `all` has both.
+    #[must_use]
+    pub fn of_dense(&self, all: &[Self], of: fn(&AttentionTimes) -> f64) -> Option<f64> {
+        let time = |record: &Self| record.times.as_ref().map(of);
+        let is_dense = |other: &&Self| other.kind == "dense" && other.shape == self.shape;
+        let dense = all.iter().find(is_dense)?;
+        Some(time(self)? / time(dense)?)
+    }
+
+    /// Draws time and memory over the number of tokens.
+    ///
+    /// # Errors
+    /// Failures of drawing and of the file system.
+    pub fn draw(records: &[Self], folder: &Path) -> Result<(), ReportError> {
+        let lines = |value: &dyn Fn(&Self) -> Option<f64>| -> Vec<Line> {
+            let kinds = AttentionConfig::KINDS.iter().map(|kind| {
+                let own = records.iter().filter(|record| record.kind == *kind);
+                let points = own.filter_map(|record| {
+                    let value = value(record).filter(|value| *value > 0.0)?;
+                    Some((record.shape.tokens as f64, value))
+                });
+                Line::new(*kind, 0, points)
+            });
+            kinds.collect()
+        };
+        let forward = lines(&|record| Some(record.times.as_ref()?.forward.median));
+        let both = lines(&|record| Some(record.times.as_ref()?.forward_backward.median));
+        let memory = lines(&|record| Some(record.peak_bytes? as f64 / 1_048_576.0));
+        let pictures = [
+            (forward, "ms", "Forward"),
+            (both, "ms", "Forward and backward"),
+            (memory, "MiB", "Peak memory, forward and backward"),
+        ];
+        for (file, (lines, unit, title)) in PLOTS.into_iter().zip(pictures) {
+            draw_scaling(&lines, ["tokens", unit], title, &folder.join(file))?;
+        }
+        Ok(())
     }
 }
 
@@ -163,16 +135,20 @@ impl Running {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use burn::tensor::Device;
+
+    use super::super::{AttentionInput, Rounds, attention};
     use super::*;
 
-    fn case(tokens: usize, attention: AttentionConfig) -> KindCase {
-        KindCase {
+    fn case(tokens: usize, attention: AttentionConfig) -> AttentionCase {
+        AttentionCase {
             shape: AttentionShape {
                 batch: 1,
                 heads: 2,
                 tokens,
                 head_dim: 8,
             },
+            input: AttentionInput::Normal,
             attention,
         }
     }
@@ -198,11 +174,12 @@ mod tests {
             warmup: 0,
             timed: 2,
         };
-        for attention in AttentionConfig::defaults() {
-            let case = case(65, attention);
+        for kind in AttentionConfig::defaults() {
+            let case = case(65, kind);
             let record = case.record();
-            match case.times(&device, rounds) {
+            match attention(std::slice::from_ref(&case), &device, rounds, |_| ()) {
                 Ok(times) => {
+                    let times = times[0];
                     assert!(times.forward.median > 0.0 && times.forward_backward.median > 0.0);
                     assert!(
                         record.note.is_none() && record.macs > Some(0),

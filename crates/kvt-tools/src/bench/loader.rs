@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::{BenchError, Timing};
-use kvt_data::{DecodeError, Loader, Picture, Source, epoch_order, image_key, view_key};
+use kvt_data::{DataError, DecodeError, Loader, Picture, Source, epoch_order, image_key, view_key};
 use kvt_train::config::Plan;
 use kvt_train::splits::{Splits, image_limits};
 
@@ -122,9 +122,9 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
             continue;
         };
         let key = image_key(plan.seed, 0, index);
-        let unreadable = |reason| DecodeError {
-            path: sample.path.clone(),
-            reason,
+        let unreadable = |reason| {
+            let path = sample.path.clone();
+            DataError::from(DecodeError { path, reason })
         };
         let mut last = Instant::now();
         let mut spend = |stage: usize| {
@@ -149,10 +149,11 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
                 picture.clone()
             };
             let (image, flip) = match copy {
-                Some(Picture::Whole(image)) => transform.pixels(image, key)?,
-                Some(Picture::Part(part)) => transform.part_pixels(&part, key)?,
+                Some(Picture::Whole(image)) => transform.pixels(image, key),
+                Some(Picture::Part(part)) => transform.part_pixels(&part, key),
                 None => break,
-            };
+            }
+            .map_err(DataError::from)?;
             spend(2);
             transform.normalize(&image, flip, key, out);
             spend(3);

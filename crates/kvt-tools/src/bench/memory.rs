@@ -15,12 +15,12 @@ pub fn peak_of<T>(
     device: &Device,
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<Option<u64>, BenchError> {
-    device.sync()?;
+    device.sync().map_err(BenchError::Device)?;
     let pool = device.memory_pool_usage().map(|usage| usage.bytes_reserved);
     reset_peak();
     let before = process("VmRSS:");
     let result = work()?;
-    device.sync()?;
+    device.sync().map_err(BenchError::Device)?;
     let peak = process("VmHWM:");
     let pool_after = device.memory_pool_usage().map(|usage| usage.bytes_reserved);
     drop(result);

@@ -13,7 +13,6 @@ use super::{BenchError, ModelCase};
 use kvt_data::DeviceBatch;
 use kvt_train::config::Plan;
 use kvt_train::engine::{Processes, Reader, Started, TrainState, Update, UpdateSettings};
-use kvt_train::error::TrainError;
 use kvt_train::recipe::{Clip, LossScale, OptimConfig, Optimizer, Position, Rates};
 use kvt_train::task::{Classify, DenseNetwork, Detect, Segment, Task, TaskKind};
 
@@ -78,20 +77,50 @@ pub(super) fn ready(case: &ModelCase, device: &Device) -> Result<Box<dyn Running
 pub(super) fn fresh(case: &ModelCase, device: &Device) -> Result<Box<dyn Running>, BenchError> {
     let device = device.clone().autodiff();
     let images = case.images(&device);
-    let plan = case.dense.as_ref();
-    Ok(match plan.map(|plan| (plan, plan.task)) {
+    let [_, _, height, width] = images.dims();
+    let numbers = 0..case.batch;
+    Ok(match case.dense.as_ref().map(|plan| (plan, plan.task)) {
+        // The same number of objects in each image.
         Some((plan, TaskKind::Detect)) => {
-            Box::new(objects(case, plan, images, &device).map_err(failed)?)
+            let all = numbers.map(|image| drawn_objects(image, (height, width)));
+            let classes = ModelCase::OBJECT_CLASSES;
+            let network = MaskRcnn::build(plan, &case.config, classes, &device)?;
+            let ahead = |network: &MaskRcnn, images: Tensor<4>| {
+                let [count, _, height, width] = images.dims();
+                let frame = Frame {
+                    size: [height, width],
+                    original: [height, width],
+                };
+                let found = network.detect(images, &vec![frame; count]);
+                found.map(drop).map_err(BenchError::from)
+            };
+            let (task, all) = (Detect::new(plan)?, all.collect());
+            Box::new(Steps::new(case, (task, network), images, all, ahead))
         }
-        Some((plan, _)) => Box::new(pixels(case, plan, images, &device).map_err(failed)?),
+        // A class for each pixel.
+        Some((plan, _)) => {
+            let classes = ModelCase::PIXEL_CLASSES;
+            let map = |image: usize| LabelMap {
+                labels: (0..height * width)
+                    .map(|pixel| ((image + pixel) % classes) as u8)
+                    .collect(),
+                size: (height, width),
+            };
+            let network = UperNet::build(plan, &case.config, classes, &device)?;
+            let ahead = |network: &UperNet, images| {
+                drop(network.forward(images, Phase::Eval).main);
+                Ok(())
+            };
+            let (task, maps) = (Segment::new(plan)?, numbers.map(map).collect());
+            Box::new(Steps::new(case, (task, network), images, maps, ahead))
+        }
         None => {
             let model = case.config.init(&device, Key::new(0))?;
             let model = model.with_precision(case.precision);
             let model = case.lora.attach(model, &device, 0)?;
             let classes = case.config.num_classes();
-            let labels = (0..case.batch).map(|image| (image % classes) as u32);
+            let labels = numbers.map(|image| (image % classes) as u32).collect();
             let task = Classify::new(&Plan::default(), None);
-            let labels = labels.collect();
             let ahead = |model: &Model, images| {
                 drop(model.forward(images, Phase::Eval));
                 Ok(())
@@ -99,58 +128,6 @@ pub(super) fn fresh(case: &ModelCase, device: &Device) -> Result<Box<dyn Running
             Box::new(Steps::new(case, (task, model), images, labels, ahead))
         }
     })
-}
-
-fn failed(error: impl Into<TrainError>) -> BenchError {
-    BenchError::Train(Box::new(error.into()))
-}
-
-/// A network for segmentation, with a class for each pixel.
-fn pixels(
-    case: &ModelCase,
-    plan: &Plan,
-    images: Tensor<4>,
-    device: &Device,
-) -> Result<Steps<Segment>, TrainError> {
-    let [_, _, height, width] = images.dims();
-    let map = |image: usize| LabelMap {
-        labels: (0..height * width)
-            .map(|pixel| ((image + pixel) % ModelCase::PIXEL_CLASSES) as u8)
-            .collect(),
-        size: (height, width),
-    };
-    let maps = (0..case.batch).map(map).collect();
-    let network = UperNet::build(plan, &case.config, ModelCase::PIXEL_CLASSES, device)?;
-    let task = Segment::new(plan)?;
-    let ahead = |network: &UperNet, images| {
-        drop(network.forward(images, Phase::Eval).main);
-        Ok(())
-    };
-    Ok(Steps::new(case, (task, network), images, maps, ahead))
-}
-
-/// A network for detection, with the same number of objects in each image.
-fn objects(
-    case: &ModelCase,
-    plan: &Plan,
-    images: Tensor<4>,
-    device: &Device,
-) -> Result<Steps<Detect>, TrainError> {
-    let [_, _, height, width] = images.dims();
-    let all = (0..case.batch).map(|image| drawn_objects(image, (height, width)));
-    let network = MaskRcnn::build(plan, &case.config, ModelCase::OBJECT_CLASSES, device)?;
-    let task = Detect::new(plan)?;
-    let ahead = |network: &MaskRcnn, images: Tensor<4>| {
-        let [count, _, height, width] = images.dims();
-        let frame = Frame {
-            size: [height, width],
-            original: [height, width],
-        };
-        let found = network.detect(images, &vec![frame; count]);
-        found.map(drop).map_err(failed)
-    };
-    let all = all.collect();
-    Ok(Steps::new(case, (task, network), images, all, ahead))
 }
 
 /// Rectangles of several sizes, which fill their masks: the first covers half of each side, each other one is smaller.
@@ -216,12 +193,13 @@ impl<T: Task<Target: Clone> + 'static> Running for Steps<T> {
         let reader = self.reader.as_ref();
         let started = self
             .state
-            .start(processes, [Ok(batch)], start, SETTINGS, reader)?;
+            .start(processes, [Ok(batch)], start, SETTINGS, reader);
         // As in training, except that it waits: each step is measured separately.
-        Ok(match started {
-            Started::Done(update) => update,
-            Started::OnItsWay(pending) => self.state.finish(pending)?,
-        })
+        let done = started.and_then(|started| match started {
+            Started::Done(update) => Ok(update),
+            Started::OnItsWay(pending) => self.state.finish(pending),
+        });
+        done.map_err(BenchError::Update)
     }
 
     fn ahead(&self) -> Ahead {

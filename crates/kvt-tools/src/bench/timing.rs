@@ -79,10 +79,10 @@ pub fn time<T>(
     device: &Device,
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<f64, BenchError> {
-    device.sync()?;
+    device.sync().map_err(BenchError::Device)?;
     let start = Instant::now();
     let result = work()?;
-    device.sync()?;
+    device.sync().map_err(BenchError::Device)?;
     let elapsed = start.elapsed().as_secs_f64() * 1e3;
     drop(result);
     Ok(elapsed)

@@ -162,7 +162,8 @@ fn sections(
     if let Some(rank) = request.lora {
         sections.push(("lora", keys([("rank", count(rank))])));
     }
-    sections.extend(recipe.sections());
+    let recipe = recipe.keys().into_iter();
+    sections.extend(recipe.map(|(section, key, value)| (section, keys([(key, value)]))));
     let mut table = Table::new();
     for (name, keys) in sections {
         let section = table.entry(name).or_insert_with(|| Table::new().into());
@@ -215,9 +216,7 @@ impl Choices {
     /// All settings in the form of `--set`, the user's own last.
     fn overrides(&self) -> Result<Vec<String>, FinetuneError> {
         let mut all = Vec::new();
-        if let Some(epochs) = self.epochs {
-            all.push(set("train.epochs", &i64::from(epochs).into()));
-        }
+        all.extend(self.epochs.map(|n| format!("train.epochs={n}")));
         if let Some(lr) = self.lr {
             all.push(set("optim.lr", &lr.into()));
             all.push(set("optim.lr_batch", &Value::from(0)));

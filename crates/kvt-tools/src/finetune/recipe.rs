@@ -7,10 +7,10 @@
 //! has ten times the rate of full fine-tuning, which Biderman et al. 2024 (<https://arxiv.org/abs/2405.09673>) and Schulman et al.
 //! 2025 (<https://thinkingmachines.ai/blog/lora/>) find best, and which is near that of a probe's head.
 
-use toml::{Table, Value};
+use toml::Value;
 
 use super::images::Images;
-use super::{Request, count, keys};
+use super::{Request, count};
 use kvt_data::text::counted;
 use kvt_train::config::Plan;
 use kvt_train::recipe::scaled_lr;
@@ -115,15 +115,13 @@ impl Recipe {
     fn small(images: usize) -> Self {
         let epochs = epochs(images, SMALL_IMAGES_SEEN, SMALL_EPOCHS);
         Self {
-            epochs,
             batch_size: batch(images, SMALL_BATCH),
             lr: 1e-3,
             lr_batch: SMALL_BATCH,
             layer_decay: 1.0,
             drop_path: 0.05,
-            warmup_epochs: f64::from(epochs) / 10.0,
             auto: "",
-            ..Self::new(images, 0)
+            ..Self::new(images, 0).with_epochs(epochs)
         }
     }
 
@@ -160,42 +158,24 @@ impl Recipe {
         }
     }
 
-    /// The keys, by section.
-    pub(super) fn sections(&self) -> [(&'static str, Table); 7] {
+    /// The keys: their sections, names and values.
+    pub(super) fn keys(&self) -> [(&'static str, &'static str, Value); 15] {
         [
-            ("model", keys([("drop_path", self.drop_path.into())])),
-            ("augment", keys([("auto", self.auto.into())])),
-            (
-                "optim",
-                keys([
-                    ("lr", self.lr.into()),
-                    ("lr_batch", count(self.lr_batch)),
-                    ("layer_decay", self.layer_decay.into()),
-                    ("weight_decay", self.weight_decay.into()),
-                    ("clip_norm", Value::from(1.0)),
-                ]),
-            ),
-            (
-                "schedule",
-                keys([
-                    ("per", "step".into()),
-                    ("warmup_epochs", self.warmup_epochs.into()),
-                    ("warmup_lr", Value::from(1e-6)),
-                    ("min_lr", Value::from(1e-6)),
-                ]),
-            ),
-            (
-                "loss",
-                keys([("label_smoothing", self.label_smoothing.into())]),
-            ),
-            (
-                "train",
-                keys([
-                    ("epochs", i64::from(self.epochs).into()),
-                    ("batch_size", count(self.batch_size)),
-                ]),
-            ),
-            ("log", keys([("every_steps", count(10))])),
+            ("model", "drop_path", self.drop_path.into()),
+            ("augment", "auto", self.auto.into()),
+            ("optim", "lr", self.lr.into()),
+            ("optim", "lr_batch", count(self.lr_batch)),
+            ("optim", "layer_decay", self.layer_decay.into()),
+            ("optim", "weight_decay", self.weight_decay.into()),
+            ("optim", "clip_norm", Value::from(1.0)),
+            ("schedule", "per", "step".into()),
+            ("schedule", "warmup_epochs", self.warmup_epochs.into()),
+            ("schedule", "warmup_lr", Value::from(1e-6)),
+            ("schedule", "min_lr", Value::from(1e-6)),
+            ("loss", "label_smoothing", self.label_smoothing.into()),
+            ("train", "epochs", i64::from(self.epochs).into()),
+            ("train", "batch_size", count(self.batch_size)),
+            ("log", "every_steps", count(10)),
         ]
     }
 

@@ -39,14 +39,10 @@ impl Source {
     /// Random weights of a model, by default the smallest one that its paper trains on ImageNet, or one for `small` images.
     pub(super) fn random(model: Option<&str>, small: Option<Small>) -> Self {
         let name = model.map_or(DEFAULT, without_tag);
-        let (model, augment, how) = match (model, small) {
-            (Some(_), _) => (
-                named_model(name),
-                Table::new(),
-                "as you named it".to_owned(),
-            ),
-            (None, Some(small)) => (small.model(name), Small::augment(), small.describe()),
-            (None, None) => (named_model(name), Table::new(), "a small one".to_owned()),
+        let how = model.map_or("a small one", |_| "as you named it");
+        let (model, augment, how) = match small {
+            Some(small) => (small.model(name), Small::augment(), small.describe()),
+            None => (named_model(name), Table::new(), how.to_owned()),
         };
         Self {
             file: None,

@@ -8,7 +8,7 @@ mod sheet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::trained::TrainedError;
+use crate::trained::{TrainedError, Warn};
 use kvt_train::config::Plan;
 use kvt_train::recipe::Schedule;
 use kvt_train::splits::Splits;
@@ -29,69 +29,56 @@ pub struct Preview {
     pub steps_per_epoch: u64,
     /// The learning rate of the first update of some epochs, counted from 1.
     pub rates: Vec<(u32, f64)>,
-    /// Warnings about the images.
-    pub warnings: Vec<String>,
-    /// PNG files by name.
-    files: [(&'static str, Vec<u8>); 2],
+    /// The files of the pictures.
+    pub files: Vec<PathBuf>,
 }
 
 impl Preview {
-    /// Draws the pictures of a plan. `generating` is called with the progress of a data set that is generated on first use.
+    /// Draws the pictures of a plan into a folder, which is created if it is missing; each file is written atomically. `generating` is
+    /// called with the progress of a data set that is generated on first use.
     ///
     /// # Errors
-    /// If the images cannot be read, or the plan's model does not exist.
-    pub fn new(
+    /// If the images cannot be read, the plan's model does not exist, or a picture cannot be written.
+    pub fn draw(
         plan: &Plan,
+        folder: &Path,
         generating: &mut dyn FnMut(usize, usize),
+        warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
         let size = plan.model.config(None)?.img_size().sides();
         let splits = Splits::open(plan, size, None, generating)?;
-        let images = match plan.task {
+        splits.warnings().iter().for_each(|text| warn(text));
+        let sheet = match plan.task {
             TaskKind::Segment => dense::draw(plan, &splits)?,
             TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => {
                 sheet::draw(plan, &splits, size)?
             }
             TaskKind::Detect => dense::draw_objects(plan, &splits)?,
         };
-        let images_per_step = plan.train.batch_size * plan.train.accumulate;
         let batches = splits.train_batch_count(plan);
         let steps_per_epoch = batches.div_ceil(plan.train.accumulate).max(1) as u64;
         let epochs = plan.epochs_of(steps_per_epoch);
         let schedule = Schedule::of(plan, steps_per_epoch);
-        let rate = |epoch: u32| schedule.lr(steps_per_epoch * u64::from(epoch), epoch);
+        let curve = rates::draw(&schedule, steps_per_epoch, epochs).map_err(TrainedError::Draw)?;
+        fs_err::create_dir_all(folder)?;
+        let mut files = Vec::new();
+        for (name, bytes) in [("lr.png", curve), ("images.png", sheet)] {
+            let path = folder.join(name);
+            write_atomic(&path, |file| file.write_all(&bytes))?;
+            files.push(path);
+        }
+        let rate = |epoch: u32| {
+            let rate = schedule.lr(steps_per_epoch * u64::from(epoch), epoch);
+            (epoch + 1, rate)
+        };
         let shown = shown_epochs(epochs, plan.schedule.warmup_epochs);
         Ok(Self {
-            warnings: splits.warnings(),
             images: splits.train.samples.len(),
-            images_per_step,
+            images_per_step: plan.train.batch_size * plan.train.accumulate,
             steps_per_epoch,
-            rates: shown
-                .into_iter()
-                .map(|epoch| (epoch + 1, rate(epoch)))
-                .collect(),
-            files: [
-                (
-                    "lr.png",
-                    rates::draw(&schedule, steps_per_epoch, epochs).map_err(TrainedError::Draw)?,
-                ),
-                ("images.png", images),
-            ],
+            rates: shown.into_iter().map(rate).collect(),
+            files,
         })
-    }
-
-    /// Writes the pictures to a folder, which is created if it is missing; each file is written atomically.
-    ///
-    /// # Errors
-    /// If one cannot be written.
-    pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, TrainedError> {
-        fs_err::create_dir_all(folder)?;
-        let mut paths = Vec::new();
-        for (name, bytes) in &self.files {
-            let path = folder.join(name);
-            write_atomic(&path, |file| file.write_all(bytes))?;
-            paths.push(path);
-        }
-        Ok(paths)
     }
 }
 

@@ -30,20 +30,15 @@ pub(super) fn draw(
     splits: &Splits,
     size: (usize, usize),
 ) -> Result<Vec<u8>, TrainedError> {
-    let plain = eval_transform(plan, size)?;
     let columns = columns(plan, size)?;
     let read = |number| splits.train.raster(number, image_limits(plan));
     let rows = rows(plan, splits, read, |image, number| {
         let mut pictures = Vec::new();
-        let evaluation = std::iter::once((&plain, 0, 0));
-        let training = columns
-            .iter()
-            .map(|column| (&*column.transform, column.epoch, column.view));
-        for (transform, epoch, view) in evaluation.chain(training) {
+        for column in &columns {
             // The draws are the same as in the run.
-            let key = view_key(image_key(plan.seed, epoch, number), view);
-            let own = transform.size();
-            let view = View::of(image.clone(), transform, key);
+            let key = view_key(image_key(plan.seed, column.epoch, number), column.view);
+            let own = column.transform.size();
+            let view = View::of(image.clone(), &column.transform, key);
             let view = view.map_err(|error| error.at(path(splits, number)))?;
             let picture = picture(&view.pixels, own, &plan.augment);
             pictures.push(if own == size {
@@ -58,8 +53,7 @@ pub(super) fn draw(
         let class = sample.and_then(|sample| splits.classes().get(sample.label as usize));
         Ok((class.cloned().unwrap_or_default(), pictures))
     })?;
-    let mut names: Vec<String> = vec!["evaluation".to_owned()];
-    names.extend(columns.into_iter().map(|column| column.name));
+    let names: Vec<String> = columns.into_iter().map(|column| column.name).collect();
     let sheet = render(&rows, &names, size).map_err(TrainedError::Draw)?;
     encode_png(&sheet, sheet.width(), sheet.height()).map_err(TrainedError::Draw)
 }
@@ -99,7 +93,7 @@ pub(super) fn path(splits: &Splits, number: u32) -> PathBuf {
     sample.map(|sample| sample.path.clone()).unwrap_or_default()
 }
 
-/// The training images in a column.
+/// The images in a column.
 struct Column {
     name: String,
     transform: Arc<Transform>,
@@ -107,7 +101,7 @@ struct Column {
     view: usize,
 }
 
-/// The columns after the evaluation: the same view in several epochs, or the views of the first epoch.
+/// The columns: the image as in evaluation, and the same view in several epochs, or the views of the first epoch.
 fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> {
     let views = match plan.task {
         TaskKind::Classify | TaskKind::MultiLabel => Classify::views(plan, size)?,
@@ -116,7 +110,13 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
         TaskKind::Segment | TaskKind::Detect => Vec::new(),
     };
     let is_one = views.len() == 1;
-    let column = |number: usize| {
+    let evaluation = Column {
+        name: "evaluation".to_owned(),
+        transform: Arc::new(eval_transform(plan, size)?),
+        epoch: 0,
+        view: 0,
+    };
+    let training = |number: usize| {
         let (kind, epoch, view) = if is_one {
             ("epoch", number as u64, 0)
         } else {
@@ -129,7 +129,8 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
             view,
         })
     };
-    Ok((0..COLUMNS as usize - 1).filter_map(column).collect())
+    let training = (0..COLUMNS as usize - 1).filter_map(training);
+    Ok(std::iter::once(evaluation).chain(training).collect())
 }
 
 /// Images at equal distances: in a folder sorted by class, these are of several classes.

@@ -78,18 +78,7 @@ pub(crate) fn shuffled<'a>(
     let batches = order.len().div_ceil(batch_size.max(1));
     (0..batches).map(move |batch| {
         let places = order.iter().skip(batch * batch_size).take(batch_size);
-        let row = |place: &u32| {
-            let from = *place as usize * bank.dim;
-            bank.features.get(from..from + bank.dim).unwrap_or_default()
-        };
-        let part = Rows {
-            features: places.clone().flat_map(row).copied().collect(),
-            dim: bank.dim,
-            labels: places
-                .filter_map(|place| bank.labels.get(*place as usize).copied())
-                .collect(),
-            indices: Vec::new(),
-        };
+        let part = bank.some(places.map(|place| *place as usize));
         (part.tensor(device), part.labels)
     })
 }

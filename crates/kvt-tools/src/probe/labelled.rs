@@ -1,8 +1,8 @@
 //! Pictures with words above them: the layout of maps of attention and of relevance.
 
-use image::{Rgb, RgbImage, imageops};
+use image::imageops::{self, FilterType};
+use image::{Rgb, RgbImage};
 
-use super::picture::enlarged;
 use kvt_train::plot::{letters_in, shortened, wrapped, write};
 
 /// Pixels between pictures, of the letters, and of a line of them.
@@ -29,7 +29,8 @@ pub fn readable(picture: &RgbImage, parts: usize) -> RgbImage {
     let parts = u32::try_from(parts).unwrap_or(1);
     let least = LEAST_SIDE.max(LEAST_PART * parts);
     let factor = least.div_ceil(picture.width().max(1)).max(1);
-    enlarged(picture, factor)
+    let (width, height) = (factor * picture.width(), factor * picture.height());
+    imageops::resize(picture, width, height, FilterType::Nearest)
 }
 
 /// Rows of pictures on white, each with its words above it, and below all of them a note in lines as wide as the rows.

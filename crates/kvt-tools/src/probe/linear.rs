@@ -8,8 +8,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use kvt_train::error::TrainError;
 use kvt_train::judge::{Correct, correct};
-use kvt_train::knn_vote::Rows;
-use kvt_train::knn_vote::read;
+use kvt_train::knn_vote::{Rows, read};
 use kvt_train::recipe::cosine;
 
 /// How the layer is trained.
@@ -51,7 +50,7 @@ const STD: f32 = 0.01;
 #[derive(Clone, Debug)]
 pub struct LinearProbe {
     /// `[dim, classes]` and `[1, classes]`.
-    weight: [Tensor<2>; 2],
+    pub(super) weight: [Tensor<2>; 2],
     momentum: [Tensor<2>; 2],
 }
 
@@ -132,11 +131,6 @@ impl LinearProbe {
             total.top5 += found.top5;
         }
         Ok(total)
-    }
-
-    /// Weights `[dim, classes]` and bias `[1, classes]`.
-    pub fn weights(&self) -> [&Tensor<2>; 2] {
-        [&self.weight[0], &self.weight[1]]
     }
 }
 

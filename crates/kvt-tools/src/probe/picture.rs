@@ -1,6 +1,7 @@
 //! Pictures of a probe: sample images with their nearest neighbours.
 
-use image::{Rgb, RgbImage, imageops};
+use image::imageops::{self, FilterType};
+use image::{Rgb, RgbImage};
 
 /// Pixels between pictures, and of the frame around each.
 const GAP: u32 = 6;
@@ -34,7 +35,7 @@ pub(super) fn sheet(rows: &[Vec<Tile>]) -> RgbImage {
             };
             let frame = RgbImage::from_pixel(width + 2 * FRAME, height + 2 * FRAME, color);
             imageops::replace(&mut sheet, &frame, left.into(), top.into());
-            let image = enlarged(image, factor);
+            let image = imageops::resize(image, width, height, FilterType::Nearest);
             imageops::replace(
                 &mut sheet,
                 &image,
@@ -44,12 +45,4 @@ pub(super) fn sheet(rows: &[Vec<Tile>]) -> RgbImage {
         }
     }
     sheet
-}
-
-/// Enlarges each pixel to a square of `factor` pixels.
-pub(super) fn enlarged(image: &RgbImage, factor: u32) -> RgbImage {
-    let (width, height) = image.dimensions();
-    RgbImage::from_fn(width * factor, height * factor, |x, y| {
-        *image.get_pixel(x / factor.max(1), y / factor.max(1))
-    })
 }

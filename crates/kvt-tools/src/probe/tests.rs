@@ -127,7 +127,7 @@ fn features_of_several_blocks_stand_side_by_side() {
 #[test]
 fn the_layer_begins_as_the_originals() {
     let layer = LinearProbe::new(200, 50, &Device::flex(), kvt_ops::Key::new(2));
-    let [weight, bias] = layer.weights();
+    let [weight, bias] = &layer.weight;
     assert_eq!((weight.dims(), bias.dims()), ([200, 50], [1, 50]));
     let values = |tensor: &Tensor<2>| -> Vec<f64> { tensor.to_data().iter::<f64>().collect() };
     let weight = values(weight);

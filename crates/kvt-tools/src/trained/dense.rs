@@ -6,12 +6,12 @@ use kvt_models::dense::{DenseKind, read_dense};
 use kvt_models::weights::{self, StateDict, WeightsError};
 
 use super::{
-    Choice, Origin, TrainedError, Warn, classes_of_data, device_of, inner, names_of, weights_of,
+    Origin, TrainedError, Warn, classes_of_data, configured_weights, device_of, inner, names_of,
+    weights_of,
 };
 use kvt_train::config::Plan;
 use kvt_train::device::ResolvedDevice;
 use kvt_train::fetch::locate;
-use kvt_train::run::RunDir;
 use kvt_train::task::{DenseNetwork, load_checkpoint_model};
 
 /// A dense network that is ready to predict, with its plan and classes.
@@ -32,14 +32,19 @@ impl<N: DenseNetwork> TrainedDense<N> {
     ///
     /// # Errors
     /// If it is of another task, something that it consists of cannot be read, or they do not match.
-    pub fn load(
-        origin: &Origin,
-        overrides: &[String],
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        let (plan, run) = origin.open(overrides, true, warn)?;
+    pub fn load(origin: &Origin, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let (plan, run) = origin.open(true, warn)?;
         let trained = match run {
-            Some((run, name, choice)) => Self::of_run(&run, plan, name, choice, warn)?,
+            Some((run, checkpoint, choice)) => {
+                let trained = Self::random(plan, run.read_classes()?, warn)?;
+                let weights = weights_of(&trained.plan, choice);
+                let (network, warning) =
+                    load_checkpoint_model(&run, checkpoint, weights, trained.network)?;
+                if let Some(warning) = warning {
+                    warn(&warning);
+                }
+                Self { network, ..trained }
+            }
             None => Self::configured(plan, warn)?,
         };
         if let Some((name, count)) = trained.network.state_dict()?.not_finite().next() {
@@ -47,23 +52,6 @@ impl<N: DenseNetwork> TrainedDense<N> {
             return Err(WeightsError::NotFinite { name, count }.into());
         }
         Ok(trained)
-    }
-
-    /// The network in a checkpoint of a run.
-    fn of_run(
-        run: &RunDir,
-        plan: Plan,
-        checkpoint: &str,
-        choice: Choice,
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        let trained = Self::random(plan, run.read_classes()?, warn)?;
-        let weights = weights_of(&trained.plan, choice);
-        let (network, warning) = load_checkpoint_model(run, checkpoint, weights, trained.network)?;
-        if let Some(warning) = warning {
-            warn(&warning);
-        }
-        Ok(Self { network, ..trained })
     }
 
     /// A network with random weights.
@@ -80,15 +68,12 @@ impl<N: DenseNetwork> TrainedDense<N> {
 
     /// The network of a plan with the weights of `init.weights`, which must have its heads.
     fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
-        let Some(path) = &plan.init.weights else {
-            let hint = "use `--weights FILE` or set `init.weights`";
-            return Err(TrainedError::NoWeights(hint));
-        };
+        let path = configured_weights(&plan)?;
         let config = plan.model.backbone()?;
-        let read = read_dense(weights::read(&locate(path)?)?, &config)?;
+        let read = read_dense(weights::read(&locate(&path)?)?, &config)?;
         if read.kind == DenseKind::Classifier {
             // Random heads would be evaluated as if they had been trained.
-            return Err(TrainedError::NoHeads(path.clone()));
+            return Err(TrainedError::NoHeads(path));
         }
         let classes = classes_of_data(&plan).unwrap_or_else(|| numbered::<N>(&read.state));
         let trained = Self::random(plan, classes, warn)?;
@@ -105,10 +90,8 @@ impl<N: DenseNetwork> TrainedDense<N> {
     /// # Errors
     /// If it cannot be read, or names another number of classes.
     pub fn named(self, file: Option<&Path>) -> Result<Self, TrainedError> {
-        let classes = match file {
-            Some(path) => names_of(path, self.classes.len())?,
-            None => self.classes,
-        };
+        let names = file.map(|path| names_of(path, self.classes.len()));
+        let classes = names.transpose()?.unwrap_or(self.classes);
         Ok(Self { classes, ..self })
     }
 }

@@ -1,6 +1,6 @@
 //! A trained model that gives any number of labels to an image: how good they are, as text, as a table, and for programs.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::judge::{check_loss, judged};
 use super::{Images, Trained, TrainedError, Warn};
@@ -134,23 +134,23 @@ impl LabelResults<'_> {
 
     /// The results for programs, with shares in percent; `per_class` adds each class.
     #[must_use]
-    pub fn json(&self, per_class: bool) -> Map<String, Value> {
+    pub fn json(&self, per_class: bool) -> Value {
         let LabelEvaluation {
             images,
             unlabelled,
             loss,
             scores,
         } = self.evaluation;
-        let mut record = Map::new();
-        let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
-        add("images", json!(images));
-        add("unlabelled", json!(unlabelled));
-        add("loss", json!(loss));
-        add("unit", json!("percent"));
-        add("map", json!(scores.map()));
-        add("micro_f1", json!(scores.micro_f1()));
-        add("macro_f1", json!(scores.macro_f1()));
-        add("absent", json!(scores.without_images(self.classes)));
+        let mut record = json!({
+            "images": images,
+            "unlabelled": unlabelled,
+            "loss": loss,
+            "unit": "percent",
+            "map": scores.map(),
+            "micro_f1": scores.micro_f1(),
+            "macro_f1": scores.macro_f1(),
+            "absent": scores.without_images(self.classes),
+        });
         if per_class {
             let percent = |share: Option<f64>| share.map(|share| 100.0 * share);
             let classes = self.named().map(|(name, score)| {
@@ -166,7 +166,7 @@ impl LabelResults<'_> {
                     "threshold": score.threshold,
                 })
             });
-            add("classes", classes.collect());
+            record["classes"] = classes.collect();
         }
         record
     }

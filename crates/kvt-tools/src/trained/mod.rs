@@ -44,7 +44,7 @@ use kvt_train::task::{
 /// Receives warnings, each in a sentence.
 pub type Warn<'a> = &'a mut dyn FnMut(&str);
 
-/// Where a model comes from.
+/// Where a model comes from, and what is changed about its configuration.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// A run.
@@ -55,6 +55,8 @@ pub enum Origin {
         checkpoint: String,
         /// Which weights of the checkpoint.
         weights: Choice,
+        /// Overrides of its configuration, in the form of `--set`.
+        overrides: Vec<String>,
     },
     /// A configuration.
     Config {
@@ -62,6 +64,8 @@ pub enum Origin {
         file: PathBuf,
         /// A file or name of weights, in place of `init.weights`.
         weights: Option<PathBuf>,
+        /// As of a run.
+        overrides: Vec<String>,
     },
 }
 
@@ -73,7 +77,6 @@ impl Origin {
     /// must have data.
     fn open(
         &self,
-        overrides: &[String],
         with_data: bool,
         warn: Warn<'_>,
     ) -> Result<(Plan, Option<Checkpoint<'_>>), TrainedError> {
@@ -82,6 +85,7 @@ impl Origin {
                 folder,
                 checkpoint,
                 weights,
+                overrides,
             } => {
                 let run = RunDir::open(folder)?;
                 let (plan, warning) = load_run_plan(&run, overrides)?;
@@ -91,7 +95,11 @@ impl Origin {
                 }
                 Ok((plan, Some((run, checkpoint.as_str(), *weights))))
             }
-            Self::Config { file, weights } => {
+            Self::Config {
+                file,
+                weights,
+                overrides,
+            } => {
                 let document = Document::load(file, overrides).map_err(Box::new)?;
                 let plan = if with_data {
                     document.plan()
@@ -109,8 +117,8 @@ impl Origin {
     ///
     /// # Errors
     /// If the plan cannot be read.
-    pub fn task(&self, overrides: &[String]) -> Result<TaskKind, TrainedError> {
-        let (plan, _) = self.open(overrides, true, &mut |_| {})?;
+    pub fn task(&self) -> Result<TaskKind, TrainedError> {
+        let (plan, _) = self.open(true, &mut |_| {})?;
         Ok(plan.task)
     }
 }
@@ -148,13 +156,8 @@ impl Trained {
     ///
     /// # Errors
     /// If the run is not that of a classifier, something that it consists of cannot be read, or they do not match.
-    pub fn load(
-        origin: &Origin,
-        overrides: &[String],
-        with_data: bool,
-        warn: Warn<'_>,
-    ) -> Result<Self, TrainedError> {
-        let (plan, run) = origin.open(overrides, with_data, warn)?;
+    pub fn load(origin: &Origin, with_data: bool, warn: Warn<'_>) -> Result<Self, TrainedError> {
+        let (plan, run) = origin.open(with_data, warn)?;
         let plan = not_of_pixels(plan)?;
         let trained = match run {
             Some((run, ..)) if plan.task == TaskKind::Dino => {
@@ -173,11 +176,10 @@ impl Trained {
     /// As [`Trained::load`].
     pub fn load_backbone(
         origin: &Origin,
-        overrides: &[String],
         random: bool,
         warn: Warn<'_>,
     ) -> Result<Self, TrainedError> {
-        let (plan, run) = origin.open(overrides, true, warn)?;
+        let (plan, run) = origin.open(true, warn)?;
         let plan = not_of_pixels(plan)?;
         let config = plan.model.backbone()?;
         let trained = match run {
@@ -249,20 +251,12 @@ impl Trained {
     }
 
     fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
-        let Some(path) = plan.init.weights.clone() else {
-            let hint = "use `--weights FILE` or set `init.weights`";
-            return Err(TrainedError::NoWeights(hint));
-        };
+        let path = configured_weights(&plan)?;
         let state = read_for(&plan.model.backbone()?, &path)?;
         // So that the head can be checked against them. Without them it is that of the weights, unless the plan has a number.
         let classes = classes_of_data(&plan);
-        let count = match &classes {
-            Some(names) => Some(names.len()),
-            None if plan.model.overrides.num_classes.is_none() => {
-                recognise(&state).and_then(|of| of.classes)
-            }
-            None => None,
-        };
+        let named = classes.as_ref().map(Vec::len);
+        let count = named.or_else(|| recognise(&state)?.classes);
         let config = plan.model.config(count)?;
         let trained = Self::random(plan, &config, classes, warn)?;
         // Never reset the head: a random head would be evaluated as if it had been trained.
@@ -293,14 +287,9 @@ impl Trained {
     /// # Errors
     /// If it cannot be read, or names another number of classes.
     pub fn named(self, file: Option<&Path>) -> Result<Self, TrainedError> {
-        let Some(path) = file else {
-            return Ok(self);
-        };
-        let names = names_of(path, self.model.config().num_classes())?;
-        Ok(Self {
-            classes: Some(names),
-            ..self
-        })
+        let names = file.map(|path| names_of(path, self.model.config().num_classes()));
+        let classes = names.transpose()?.or(self.classes);
+        Ok(Self { classes, ..self })
     }
 
     /// What is done to an image before the model sees it.
@@ -320,6 +309,13 @@ pub(crate) fn not_of_pixels(plan: Plan) -> Result<Plan, TrainedError> {
         TaskKind::Classify | TaskKind::MultiLabel | TaskKind::Dino => return Ok(plan),
     };
     Err(TrainedError::NotOfImages(task, does))
+}
+
+/// The weights of a configuration.
+fn configured_weights(plan: &Plan) -> Result<PathBuf, TrainedError> {
+    let hint = "use `--weights FILE` or set `init.weights`";
+    let weights = plan.init.weights.clone();
+    weights.ok_or(TrainedError::NoWeights(hint))
 }
 
 /// The weights of a checkpoint that are chosen.

@@ -1,8 +1,9 @@
 //! The results of an evaluation, as text and for programs.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Images;
+use crate::paint::name_of;
 use crate::report::{interval_of, wilson};
 use kvt_train::judge::Judgement;
 use kvt_train::table::percent;
@@ -106,36 +107,33 @@ impl Results<'_> {
 
     /// The results for programs, with shares in percent; `per_class` adds each class and the most confused pairs.
     #[must_use]
-    pub fn json(&self, per_class: bool) -> Map<String, Value> {
+    pub fn json(&self, per_class: bool) -> Value {
         let Self {
             evaluation,
             judged,
             images,
         } = self;
         let calibration = judged.calibration();
-        let mut record = Map::new();
-        let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
-        // JSON cannot hold a path that is not UTF-8.
-        add("data", json!(images.source.root.display().to_string()));
-        add("images", json!(evaluation.images));
-        add("loss", json!(evaluation.loss));
-        add("unit", json!("percent"));
-        add("top1", json!(evaluation.top1_percent()));
-        let interval = wilson(evaluation.top1, evaluation.images).map(|end| 100.0 * end);
-        add("top1_interval", json!(interval));
-        add("top5", json!(evaluation.top5_percent()));
-        add("ece", json!(100.0 * calibration.error()));
-        add("confidence", json!(100.0 * calibration.confidence()));
-        let balanced = 100.0 * judged.balanced_accuracy();
-        add("balanced_accuracy", json!(balanced));
-        add("macro_f1", json!(evaluation.f1_percent));
+        let mut record = json!({
+            // JSON cannot hold a path that is not UTF-8.
+            "data": images.source.root.display().to_string(),
+            "images": evaluation.images,
+            "loss": evaluation.loss,
+            "unit": "percent",
+            "top1": evaluation.top1_percent(),
+            "top1_interval": wilson(evaluation.top1, evaluation.images).map(|end| 100.0 * end),
+            "top5": evaluation.top5_percent(),
+            "ece": 100.0 * calibration.error(),
+            "confidence": 100.0 * calibration.confidence(),
+            "balanced_accuracy": 100.0 * judged.balanced_accuracy(),
+            "macro_f1": evaluation.f1_percent,
+        });
         if let Some((images, top1, top5)) = judged.real() {
-            let real = json!({ "images": images, "top1": top1, "top5": top5 });
-            add("real", real);
+            record["real"] = json!({ "images": images, "top1": top1, "top5": top5 });
         }
         if per_class {
-            add("classes", self.classes_json());
-            add("confused", self.confused_json());
+            record["classes"] = self.classes_json();
+            record["confused"] = self.confused_json();
         }
         record
     }
@@ -168,7 +166,6 @@ impl Results<'_> {
     }
 
     fn name(&self, class: usize) -> String {
-        let name = self.images.source.classes.get(class).cloned();
-        name.unwrap_or_else(|| class.to_string())
+        name_of(&self.images.source.classes, class)
     }
 }

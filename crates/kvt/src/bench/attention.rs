@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
-use kvt_attention::{AttentionConfig, Implementation, Neighbors, SoftmaxAttention};
+use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
 
 use super::{Common, kinds, print_peak, spread};
 use crate::common::named;
 use crate::table::table;
-use kvt_tools::bench::{self, AttentionCase, AttentionInput, AttentionShape, mebibytes};
+use kvt_tools::bench::{
+    self, AttentionCase, AttentionInput, AttentionMeasurement, AttentionShape, mebibytes,
+};
 use kvt_train::device;
 
 const SHAPE: AttentionShape = AttentionShape {
@@ -71,23 +73,23 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         [] => &half,
         counts => counts,
     };
-    let mut attentions = vec![SoftmaxAttention::dense()];
+    let mut attentions = vec![AttentionConfig::dense()];
     for &k in counts {
         for &implementation in &args.implementation {
-            attentions.push(SoftmaxAttention {
+            attentions.push(AttentionConfig::Knn(KnnConfig {
                 implementation,
-                ..SoftmaxAttention::knn(Neighbors::count(k)?)
-            });
+                ..KnnConfig::new(Neighbors::count(k)?)
+            }));
         }
     }
     let cases: Vec<AttentionCase> = args
         .input
         .iter()
         .flat_map(|&input| {
-            attentions.iter().map(move |&attention| AttentionCase {
+            attentions.iter().map(move |attention| AttentionCase {
                 shape,
                 input,
-                attention,
+                attention: attention.clone(),
             })
         })
         .collect();
@@ -96,12 +98,12 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         return print_peak(case.peak_bytes(&device.device)?);
     }
     let peaks = args.common.peaks(cases.len());
-    let mut records = args
+    let times = args
         .common
         .timed(|rounds, progress| bench::attention(&cases, &device.device, rounds, progress))?;
-    for (record, peak) in records.iter_mut().zip(peaks) {
-        record.peak_bytes = peak;
-    }
+    let records = cases.iter().zip(times).zip(peaks);
+    let records = records.map(|((case, times), peak)| case.measurement(times, peak));
+    let records: Vec<AttentionMeasurement> = records.collect();
     // The first record of each input is dense attention.
     let rows = records.chunks(attentions.len()).flat_map(|records| {
         let dense = records.first().map_or(f64::NAN, |r| r.forward_backward_ms);

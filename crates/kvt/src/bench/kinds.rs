@@ -9,7 +9,9 @@ use crate::common::bar;
 use crate::output;
 use crate::table::{grouped, human, table};
 use kvt_data::fs::{check_writable, write_text};
-use kvt_tools::bench::{AttentionShape, KindCase, KindMeasurement, KindTimes, mebibytes};
+use kvt_tools::bench::{
+    self, AttentionCase, AttentionInput, AttentionShape, AttentionTimes, KindMeasurement, mebibytes,
+};
 use kvt_train::config::{Document, kinds_with};
 use kvt_train::device;
 
@@ -34,7 +36,8 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
         return super::print_peak(one(number)?.peak_bytes(&device.device)?);
     }
     if let Some(number) = args.times_of {
-        let times = one(number)?.times(&device.device, common.rounds())?;
+        let case = std::slice::from_ref(one(number)?);
+        let times = bench::attention(case, &device.device, common.rounds(), |_| ())?;
         return output::print(&serde_json::to_string(&times)?);
     }
     if let Some(folder) = &args.out {
@@ -72,7 +75,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
 }
 
 /// The cases: size by size, and within a size kind by kind.
-fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
+fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<AttentionCase>> {
     let shape = args.shape.unwrap_or(SHAPE);
     let own = [shape.tokens];
     let sizes = match args.tokens.as_slice() {
@@ -108,8 +111,9 @@ fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<KindCase>> {
     let kinds = kinds.into_iter().map(|kind| settings(kind, &args.set));
     let kinds = kinds.collect::<anyhow::Result<Vec<_>>>()?;
     let cases = sizes.iter().flat_map(|&tokens| {
-        kinds.iter().map(move |attention| KindCase {
+        kinds.iter().map(move |attention| AttentionCase {
             shape: AttentionShape { tokens, ..shape },
+            input: AttentionInput::Normal,
             attention: attention.clone(),
         })
     });
@@ -137,13 +141,13 @@ fn settings(kind: &str, set: &[String]) -> anyhow::Result<AttentionConfig> {
 }
 
 /// Times and memory of a case, each from a fresh process. A failure there becomes a note.
-fn measure(case: &KindCase, number: usize, common: &Common) -> KindMeasurement {
+fn measure(case: &AttentionCase, number: usize, common: &Common) -> KindMeasurement {
     let mut record = case.record();
     if record.note.is_some() {
         return record;
     }
-    match common.child::<KindTimes>(&format!("--times-of={number}"), &[]) {
-        Ok(times) => {
+    match common.child::<[AttentionTimes; 1]>(&format!("--times-of={number}"), &[]) {
+        Ok([times]) => {
             record.times = Some(times);
             match common.peak(number) {
                 Ok(bytes) => record.peak_bytes = bytes,
@@ -158,7 +162,7 @@ fn measure(case: &KindCase, number: usize, common: &Common) -> KindMeasurement {
 fn row(record: &KindMeasurement, all: &[KindMeasurement]) -> Vec<String> {
     let none = || "-".to_owned();
     let times = record.times.as_ref();
-    let share = |of: fn(&KindTimes) -> f64| {
+    let share = |of: fn(&AttentionTimes) -> f64| {
         let share = record.of_dense(all, of);
         share.map_or_else(none, |share| format!("{share:.2}"))
     };

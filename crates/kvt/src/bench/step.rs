@@ -7,9 +7,8 @@ use clap::builder::RangedU64ValueParser;
 
 use super::model::MeasuredModel;
 use super::{Common, print_peak, spread};
-use crate::job;
-use crate::output;
 use crate::table::{grouped, table};
+use crate::{job, output};
 use kvt_tools::bench::{self, ModelCase, mebibytes};
 use kvt_train::device;
 use kvt_train::engine::Processes;

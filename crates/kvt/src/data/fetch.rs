@@ -23,8 +23,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let Some(name) = &args.name else {
-        output::print(&list())?;
-        return Ok(());
+        return output::print(&list());
     };
     let set = Dataset::find(name)?;
     let out = match &args.output {

@@ -29,8 +29,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let scores = score(&args.annotations, &args.detections)?;
     if args.json {
-        output::print(&format!("{:#}", Value::from(scores.json(args.per_class))))?;
-        return Ok(());
+        return output::print(&format!("{:#}", Value::from(scores.json(args.per_class))));
     }
     output::print(&format!(
         "{} in {}, as pycocotools counts, in percent\n\n{}",

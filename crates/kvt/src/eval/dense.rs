@@ -17,7 +17,7 @@ const TABLE: &str = "iou.csv";
 /// Judges a network that labels pixels.
 pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
     args.refuse("for classifiers: this model labels pixels, of the images of `--split`")?;
-    let trained: Segmenter = args.trained.load_dense()?;
+    let trained = Segmenter::load(&args.trained.origin()?, &mut output::warning)?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;
@@ -32,8 +32,8 @@ pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
         write_text(&out.join(TABLE), &results.csv())?;
     }
     let header = ["class", "IoU", "accuracy", "of all pixels"];
-    let classes = || table(header, results.classes());
-    args.show(|| results.json(args.per_class), || results.text(), classes)?;
+    let classes = table(header, results.classes());
+    args.show(results.json(args.per_class), &results.text(), &classes)?;
     args.wrote(Some(TABLE))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
         // Check the file before evaluating the images.
         check_writable(out)?;
     }
-    let trained: Detector = args.trained.load_dense()?;
+    let trained = Detector::load(&args.trained.origin()?, &mut output::warning)?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;
@@ -61,16 +61,14 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
         let results: Vec<Value> = evaluation.results().collect();
         write_text(out, &Value::from(results).to_string())?;
     }
-    let text = || {
-        format!(
-            "{} in {} {}, as pycocotools counts, in percent\n\n{}",
-            counted(scores.detections, "detection"),
-            scores.images,
-            images.words,
-            scores_table(scores)
-        )
-    };
-    let json = || scores.json(args.per_class);
-    args.show(json, text, || class_scores_table(scores))?;
+    let text = format!(
+        "{} in {} {}, as pycocotools counts, in percent\n\n{}",
+        counted(scores.detections, "detection"),
+        scores.images,
+        images.words,
+        scores_table(scores)
+    );
+    let json = scores.json(args.per_class).into();
+    args.show(json, &text, &class_scores_table(scores))?;
     args.wrote(None)
 }

@@ -7,7 +7,7 @@ use crate::common::counting;
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::write_text;
-use kvt_tools::trained::LabelResults;
+use kvt_tools::trained::{LabelResults, Trained};
 use kvt_train::task::check_classes;
 
 /// The table of classes.
@@ -17,7 +17,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.refuse(
         "for one class per image: this model gives any number of labels, to the images of `--split`",
     )?;
-    let trained = args.trained.load()?;
+    let trained = Trained::load(&args.trained.origin()?, true, &mut output::warning)?;
     // The data has the classes of the run, whatever they are called here.
     let images = args.images(&trained)?;
     check_classes(&trained.model.config(), &images.source)?;
@@ -33,14 +33,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
         write_text(&out.join(TABLE), &results.csv())?;
     }
-    let json = || {
-        let mut json = results.json(args.per_class);
-        // JSON cannot hold a path that is not UTF-8.
-        let root = images.source.root.display().to_string();
-        json.insert("data".to_owned(), json!(root));
-        json
-    };
-    let classes = || table(LabelResults::HEADER, results.classes());
-    args.show(json, || results.text(), classes)?;
+    let mut json = results.json(args.per_class);
+    // JSON cannot hold a path that is not UTF-8.
+    let root = images.source.root.display().to_string();
+    json["data"] = json!(root);
+    let classes = table(LabelResults::HEADER, results.classes());
+    args.show(json, &results.text(), &classes)?;
     args.wrote(Some(TABLE))
 }

@@ -6,9 +6,9 @@ mod labels;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::common::{SPLITS, counting, generating, one_of, results_folder, split_name};
+use super::common::{SPLITS, counting, generating, named, results_folder};
 use super::output;
 use super::table::table;
 use kvt_data::fs::check_writable;
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[command(flatten)]
     trained: super::trained::Args,
     /// Which split.
-    #[arg(long, default_value = "val", value_parser = one_of(SPLITS))]
+    #[arg(long, default_value = "val", value_parser = named(SPLITS, Split::name))]
     split: Split,
     /// Print JSON instead of text.
     #[arg(long)]
@@ -59,13 +59,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    match args.trained.task()? {
+    let origin = args.trained.origin()?;
+    match origin.task()? {
         TaskKind::Segment => return dense::segment(args),
         TaskKind::Detect => return dense::detect(args),
         TaskKind::MultiLabel => return labels::run(args),
         TaskKind::Classify | TaskKind::Dino => {}
     }
-    let trained = args.trained.load()?.named(args.classes.as_deref())?;
+    let trained = Trained::load(&origin, true, &mut output::warning)?;
+    let trained = trained.named(args.classes.as_deref())?;
     let images = args.images(&trained)?;
     let (config, source) = (trained.model.config(), &images.source);
     check_classes(&config, source)?;
@@ -96,12 +98,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         judged: &judged,
         images: &images,
     };
-    let json = || {
-        let mut json = results.json(args.per_class);
-        json.insert("left_out".to_owned(), json!(images.left_out));
-        json
-    };
-    args.show(json, || results.text(), || by_class(&results))?;
+    let mut json = results.json(args.per_class);
+    json["left_out"] = json!(images.left_out);
+    args.show(json, &results.text(), &by_class(&results))?;
     if let Some(out) = &args.out {
         output::status(&format!("tables and a picture are in `{}`", out.display()));
     }
@@ -135,22 +134,16 @@ impl Args {
     }
 
     /// Prints results, and those of each class where they are asked for.
-    fn show(
-        &self,
-        json: impl FnOnce() -> Map<String, Value>,
-        text: impl FnOnce() -> String,
-        classes: impl FnOnce() -> String,
-    ) -> anyhow::Result<()> {
+    fn show(&self, mut json: Value, text: &str, classes: &str) -> anyhow::Result<()> {
         if self.json {
-            let mut json = json();
             // What the images are: those of a split, or of a folder.
-            let split = self.data.is_none().then(|| split_name(self.split));
-            json.insert("split".to_owned(), json!(split.flatten()));
-            return output::print(&format!("{:#}", Value::from(json)));
+            let split = self.data.is_none().then(|| self.split.name());
+            json["split"] = json!(split);
+            return output::print(&format!("{json:#}"));
         }
-        output::print(&text())?;
+        output::print(text)?;
         if self.per_class {
-            output::print(&format!("\n{}", classes()))?;
+            output::print(&format!("\n{classes}"))?;
         }
         Ok(())
     }
@@ -166,10 +159,9 @@ impl Args {
 
     /// The images of the split.
     fn of_split(&self, plan: &Plan, classes: Option<&[String]>) -> anyhow::Result<Images> {
-        let (generating, warn) = (&mut generating(), &mut output::warning);
-        Ok(Images::of_split(
-            self.split, plan, classes, generating, warn,
-        )?)
+        let warn = &mut output::warning;
+        let images = Images::of_split(self.split, plan, classes, &mut generating(), warn);
+        Ok(images?)
     }
 
     /// The images that are evaluated.
@@ -188,10 +180,8 @@ impl Args {
             Some(path) => names_in(path.as_ref())?,
             None => only.split(',').map(str::to_owned).collect(),
         };
-        let names = names
-            .iter()
-            .map(|name| name.trim())
-            .filter(|name| !name.is_empty());
+        let names = names.iter().map(|name| name.trim());
+        let names = names.filter(|name| !name.is_empty());
         let names: Vec<String> = names.map(str::to_owned).collect();
         Ok(images.only(&names)?)
     }

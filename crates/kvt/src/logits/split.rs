@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{SPLITS, counting, generating, one_of};
+use crate::common::{SPLITS, counting, generating, named};
 use crate::output;
 use crate::trained::choice;
 use kvt_tools::trained::{Images, Origin, Trained};
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(long, requires = "run")]
     ema: bool,
     /// Which split.
-    #[arg(long, default_value = "train", value_parser = one_of(SPLITS), requires = "run")]
+    #[arg(long, default_value = "train", value_parser = named(SPLITS, Split::name), requires = "run")]
     split: Split,
     /// Write the logits in 16 bits, which take half the space.
     #[arg(long, requires = "run")]
@@ -41,9 +41,10 @@ pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<()> {
         folder: run.to_owned(),
         checkpoint: own.checkpoint.clone(),
         weights: choice(own.ema, false),
+        overrides: args.overrides.all(),
     };
     let warn = &mut output::warning;
-    let trained = Trained::load(&origin, &args.overrides.all(), true, warn)?;
+    let trained = Trained::load(&origin, true, warn)?;
     let (plan, classes) = (&trained.plan, trained.classes.as_deref());
     let images = Images::of_split(own.split, plan, classes, &mut generating(), warn)?;
     let config = trained.model.config();

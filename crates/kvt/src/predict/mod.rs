@@ -53,19 +53,13 @@ pub(super) struct Args {
     min_score: Option<f64>,
 }
 
-/// How many images were classified, and how many failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
-    answered: usize,
-    failed: usize,
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (files, are_all) = expand(&args.images);
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let task = args.trained.task()?;
+    let origin = args.trained.origin()?;
+    let task = origin.task()?;
     if args.masks && task != TaskKind::Segment {
         let has = match task {
             TaskKind::Detect => "finds objects",
@@ -94,8 +88,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         check_new(path, args.force)?;
     }
-    let trained = args.trained.load()?.named(args.classes.as_deref())?;
-    let count = match &args.output {
+    let trained = Trained::load(&origin, true, &mut output::warning)?;
+    let trained = trained.named(args.classes.as_deref())?;
+    let failed = match &args.output {
         Some(path) => into_file(path, args, &trained, &files)?,
         None => {
             let rows = if args.json {
@@ -110,70 +105,68 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.output {
         output::status(&format!(
             "wrote the classes of {} to `{}`",
-            counted(count.answered, "image"),
+            counted(files.len() - failed, "image"),
             path.display()
         ));
     }
     // As with `cat` and `rg`, the other images are still classified, and the exit status reports the failure.
-    Ok(success_if(are_all && count.failed == 0))
+    Ok(success_if(are_all && failed == 0))
 }
 
-/// Writes the results to a file, which appears once all images are in it.
+/// Writes the results to a file, which appears once all images are in it. Returns how many images failed.
 fn into_file(
     path: &Path,
     args: &Args,
     trained: &Trained,
     files: &[PathBuf],
-) -> anyhow::Result<Count> {
+) -> anyhow::Result<usize> {
     let rows = Rows::of_file(path);
-    let mut count = Ok(Count::default());
+    let mut failed = Ok(0);
     let written = write_atomic(path, |file| {
-        count = classify(args, trained, files, &rows, &mut |text| {
+        failed = classify(args, trained, files, &rows, &mut |text| {
             let written = file.write_all(text.as_bytes());
             written.with_context(|| format!("could not write `{}`", path.display()))
         });
-        match count {
+        match failed {
             Ok(_) => Ok(()),
-            // Only aborts the write: the error itself is in `count`.
+            // Only aborts the write: the error itself is in `failed`.
             Err(_) => Err(io::ErrorKind::Interrupted.into()),
         }
     });
-    let count = count?;
+    let failed = failed?;
     written?;
-    Ok(count)
+    Ok(failed)
 }
 
-/// Classifies files in order, and passes the text of each batch to `write`.
+/// Classifies files in order, and passes the text of each batch to `write`. Returns how many images failed.
 fn classify(
     args: &Args,
     trained: &Trained,
     files: &[PathBuf],
     rows: &Rows,
     write: &mut dyn FnMut(&str) -> anyhow::Result<()>,
-) -> anyhow::Result<Count> {
+) -> anyhow::Result<usize> {
     let transform = trained.transform()?;
     let progress = bar("classifying", files.len());
-    let mut count = Count::default();
+    let mut failed = 0;
     let mut is_first = true;
     write(&rows.begin())?;
     for files in files.chunks(trained.plan.eval.batch_size) {
         let mut text = String::new();
         for prediction in trained.predict(&transform, files, args.top)? {
-            match &prediction.found {
-                Ok(_) => count.answered += 1,
-                Err(error) => {
-                    count.failed += 1;
-                    output::error(&one_line(error));
-                }
+            if let Err(error) = &prediction.found {
+                failed += 1;
+                output::error(&one_line(error));
             }
-            text += &rows.row(&prediction, is_first);
-            is_first &= !rows.has_row(&prediction);
+            let row = rows.row(&prediction, is_first);
+            is_first &= row.is_empty();
+            text += &row;
         }
         write(&text)?;
         progress.inc(files.len() as u64);
     }
     write(rows.end(is_first))?;
-    Ok(count)
+    Ok(failed)
 }
 
 /// A file as [`is_table`] has it, or a folder, which is there or has no extension.

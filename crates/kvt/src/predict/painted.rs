@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Args;
 use crate::common::{bar, results_folder, success_if};
@@ -19,7 +19,7 @@ use kvt_train::plot::save_png;
 /// Labels the pixels of images.
 pub(super) fn segment(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::Result<ExitCode> {
     check(args, "labels pixels", "which classes the images have")?;
-    let trained: Segmenter = args.trained.load_dense()?;
+    let trained = Segmenter::load(&args.trained.origin()?, &mut output::warning)?;
     let trained = trained.named(args.classes.as_deref())?;
     each(
         args,
@@ -44,7 +44,7 @@ pub(super) fn detect(args: &Args, files: &[PathBuf], are_all: bool) -> anyhow::R
         "finds objects",
         "their classes, scores, boxes and masks",
     )?;
-    let trained: Detector = args.trained.load_dense()?;
+    let trained = Detector::load(&args.trained.origin()?, &mut output::warning)?;
     let trained = trained.named(args.classes.as_deref())?;
     let found = trained.plan.detect.score;
     if let Some(score) = args.min_score.filter(|score| *score < found) {
@@ -123,16 +123,10 @@ fn each<S>(
             }
         }
         if args.json {
-            let mut all = Map::new();
-            all.insert("image".to_owned(), json!(path.display().to_string()));
-            match seen.map(|seen| record(&seen)) {
-                Ok(Value::Object(found)) => all.extend(found),
-                Ok(_) => {}
-                Err(error) => {
-                    all.insert("error".to_owned(), json!(format!("{error:#}")));
-                }
-            }
-            records.push(Value::from(all));
+            let found = seen.map(|seen| record(&seen));
+            let mut all = found.unwrap_or_else(|error| json!({ "error": format!("{error:#}") }));
+            all["image"] = json!(path.display().to_string());
+            records.push(all);
         }
         progress.inc(1);
     }

@@ -103,11 +103,6 @@ impl Rows {
         }
     }
 
-    /// Whether an image gets a row.
-    pub(super) fn has_row(&self, prediction: &Prediction) -> bool {
-        prediction.found.is_ok() || !matches!(self, Self::Table { .. })
-    }
-
     pub(super) fn end(&self, is_empty: bool) -> &'static str {
         match (self, is_empty) {
             (Self::Json, true) => "]\n",
@@ -161,8 +156,9 @@ mod tests {
         let mut text = rows.begin();
         let mut is_first = true;
         for prediction in predictions {
-            text += &rows.row(prediction, is_first);
-            is_first &= !rows.has_row(prediction);
+            let row = rows.row(prediction, is_first);
+            is_first &= row.is_empty();
+            text += &row;
         }
         text + rows.end(is_first)
     }

@@ -142,7 +142,7 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
         device,
         classes,
         size,
-    } = args.trained.load_backbone(random)?;
+    } = Trained::load_backbone(&args.trained.origin()?, random, &mut output::warning)?;
     let blocks = args.blocks.unwrap_or(match args.method {
         Method::Knn => 1,
         Method::Linear => 4,

@@ -1,5 +1,6 @@
 //! Progress of a training run: a bar with rate and ETA on a terminal, plain lines elsewhere, and a summary at the end.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,76 +8,47 @@ use indicatif::{ProgressBar, ProgressStyle};
 mod summary;
 
 use self::summary::Tally;
-pub(super) use self::summary::Tallying;
 use super::output;
+#[cfg(feature = "tui")]
+use super::tui::Dashboard;
 use kvt_data::escape::one_line;
-use kvt_train::engine::{Eta, Workload};
+use kvt_train::engine::{End, Eta, Workload};
 use kvt_train::plot::{duration, with_unit as value};
 use kvt_train::run::{EvalRecord, Event, Listener, Metrics, RunError, StepRecord, Topic};
+use kvt_train::task::TaskKind;
 
 /// How often a run without a terminal prints its progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The listener that suits the terminal.
-pub(super) fn listener(workload: Workload) -> Box<dyn Listener> {
-    if output::is_watched() {
-        Box::new(Bar::new(workload))
-    } else {
-        Box::new(Lines {
-            run: Run::new(workload),
-            last: None,
-        })
-    }
+/// The form in which progress is shown.
+enum Form {
+    /// A bar of fixed width, with evaluations and warnings printed above it.
+    Bar(output::Shown),
+    /// Plain lines: the first step, one at intervals, the last; every evaluation and every warning. When the last one was printed.
+    Lines(Option<Instant>),
+    /// Burn's dashboard, which shows all by itself.
+    #[cfg(feature = "tui")]
+    Dashboard(Box<Dashboard>),
 }
 
-/// What both kinds of progress know of a run.
-struct Run {
-    workload: Workload,
+/// The progress of a run, and its results so far.
+pub(super) struct Progress {
+    form: Form,
+    tally: Tally,
     start: Instant,
     eta: Eta,
-    log: Log,
+    /// Lines of evaluations: the training of an epoch comes before them, although it is reported after them.
+    evaluations: Vec<String>,
     /// The last metrics of the task.
     told: String,
 }
 
-impl Run {
-    fn new(workload: Workload) -> Self {
-        Self {
-            workload,
-            start: Instant::now(),
-            eta: Eta::new(workload),
-            log: Log::default(),
-            told: String::new(),
+impl Progress {
+    /// In the form that suits the terminal.
+    pub(super) fn new(workload: Workload) -> Self {
+        if !output::is_watched() {
+            return Self::of(workload, Form::Lines(None));
         }
-    }
-
-    /// Prints the lines of an event.
-    fn event(&mut self, event: &Event) {
-        if let Event::Step(step) = event {
-            self.told = told(step);
-        }
-        self.eta.event(event, self.start.elapsed().as_secs_f64());
-        let lines = self.log.hear(event, &self.workload);
-        lines
-            .iter()
-            .for_each(|line| output::status(&one_line(line)));
-    }
-
-    /// An update was made.
-    fn update(&mut self) {
-        self.eta.update(self.start.elapsed().as_secs_f64());
-    }
-}
-
-/// A bar of fixed width, with evaluations and warnings printed above it.
-struct Bar {
-    bar: output::Shown,
-    tally: Tally,
-    run: Run,
-}
-
-impl Bar {
-    fn new(workload: Workload) -> Self {
         let bar = ProgressBar::new(workload.steps);
         // The bar comes first and has a fixed width, so that nothing moves when a number changes its length. What does not fit in
         // the terminal is cut off at the end, where the least important numbers are.
@@ -84,10 +56,45 @@ impl Bar {
             bar.set_style(style);
         }
         bar.set_position(workload.done);
+        Self::of(workload, Form::Bar(output::Shown::new(bar)))
+    }
+
+    /// In a dashboard.
+    #[cfg(feature = "tui")]
+    pub(super) fn on(dashboard: Dashboard, workload: Workload) -> Self {
+        Self::of(workload, Form::Dashboard(Box::new(dashboard)))
+    }
+
+    fn of(workload: Workload, form: Form) -> Self {
         Self {
-            bar: output::Shown::new(bar),
+            form,
             tally: Tally::new(workload),
-            run: Run::new(workload),
+            start: Instant::now(),
+            eta: Eta::new(workload),
+            evaluations: Vec::new(),
+            told: String::new(),
+        }
+    }
+
+    /// Closes the bar or the dashboard, and returns the summary of the run.
+    pub(super) fn summary(self, end: End, dir: &Path, task: TaskKind) -> String {
+        drop(self.form);
+        let seconds = self.start.elapsed().as_secs_f64();
+        self.tally.summary(end, seconds, dir, task)
+    }
+
+    /// The lines to print after an event.
+    fn lines(&mut self, event: &Event) -> Vec<String> {
+        let workload = &self.tally.workload;
+        let line = line(event, workload).into_iter();
+        match event {
+            // After the line of its epoch.
+            Event::Eval(eval) if ends_epoch(eval, workload) => {
+                self.evaluations.extend(line);
+                Vec::new()
+            }
+            Event::Epoch(_) => line.chain(self.evaluations.drain(..)).collect(),
+            _ => line.collect(),
         }
     }
 
@@ -97,9 +104,9 @@ impl Bar {
             epochs,
             best_metric,
             ..
-        } = self.run.workload;
+        } = self.tally.workload;
         let digits = |number: u64| number.to_string().len();
-        let left = match self.run.eta.left(update.step) {
+        let left = match self.eta.left(update.step) {
             // Behind the last update only an evaluation is left.
             _ if update.step == steps => "evaluating".to_owned(),
             Some(left) => format!("eta {}", duration(left)),
@@ -116,60 +123,65 @@ impl Bar {
             update.images_per_second,
             update.lr,
             update.epoch + 1,
-            self.run.told,
+            self.told,
             width = digits(steps),
             epoch_width = digits(epochs.into()),
         )
     }
 }
 
-impl Listener for Bar {
+impl Listener for Progress {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         self.tally.hear(event);
-        self.run.event(event);
+        self.eta.event(event, self.start.elapsed().as_secs_f64());
+        #[cfg(feature = "tui")]
+        if let Form::Dashboard(dashboard) = &mut self.form {
+            dashboard.event(event);
+            return Ok(());
+        }
+        if let Event::Step(step) = event {
+            self.told = told(step);
+        }
+        let lines = self.lines(event);
+        lines
+            .iter()
+            .for_each(|line| output::status(&one_line(line)));
         Ok(())
     }
 
     fn progress(&mut self, update: &StepRecord) {
-        self.run.update();
-        self.bar.set_position(update.step);
-        self.bar.set_message(self.message(update));
-    }
-}
-
-/// Plain lines: the first step, one at intervals, the last; every evaluation and every warning.
-struct Lines {
-    run: Run,
-    last: Option<Instant>,
-}
-
-impl Listener for Lines {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.run.event(event);
-        Ok(())
-    }
-
-    fn progress(&mut self, update: &StepRecord) {
-        self.run.update();
-        let due = self
-            .last
-            .is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
-        let is_last = update.step == self.run.workload.steps;
-        if due || is_last {
-            self.last = Some(Instant::now());
-            // Behind the last one only an evaluation is left, which has its own line.
-            let left = self.run.eta.left(update.step).filter(|_| !is_last);
-            let left = left.map_or_else(String::new, |left| format!("  eta {}", duration(left)));
-            output::status(&format!(
-                "step {}/{}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s{left}",
-                update.step,
-                self.run.workload.steps,
-                update.epoch + 1,
-                update.loss,
-                self.run.told,
-                update.lr,
-                update.images_per_second,
-            ));
+        self.tally.step = update.step;
+        self.eta.update(self.start.elapsed().as_secs_f64());
+        match self.form {
+            #[cfg(feature = "tui")]
+            Form::Dashboard(ref mut dashboard) => {
+                dashboard.step(update, self.eta.left(update.step));
+            }
+            Form::Bar(ref bar) => {
+                bar.set_position(update.step);
+                bar.set_message(self.message(update));
+            }
+            Form::Lines(last) => {
+                let due = last.is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL);
+                let steps = self.tally.workload.steps;
+                let is_last = update.step == steps;
+                if due || is_last {
+                    self.form = Form::Lines(Some(Instant::now()));
+                    // Behind the last one only an evaluation is left, which has its own line.
+                    let left = self.eta.left(update.step).filter(|_| !is_last);
+                    let left =
+                        left.map_or_else(String::new, |left| format!("  eta {}", duration(left)));
+                    output::status(&format!(
+                        "step {}/{steps}  epoch {}  loss {:.4}{}  lr {:.3e}  {:.0} images/s{left}",
+                        update.step,
+                        update.epoch + 1,
+                        update.loss,
+                        self.told,
+                        update.lr,
+                        update.images_per_second,
+                    ));
+                }
+            }
         }
     }
 }
@@ -196,28 +208,6 @@ fn measured(metrics: &Metrics, workload: &Workload) -> String {
         })
     });
     shown.collect::<Vec<_>>().join("  ")
-}
-
-/// The order of lines: the training of an epoch comes before its evaluations, although it is reported after them.
-#[derive(Default)]
-struct Log {
-    evaluations: Vec<String>,
-}
-
-impl Log {
-    /// The lines to print after an event.
-    fn hear(&mut self, event: &Event, workload: &Workload) -> Vec<String> {
-        let line = line(event, workload).into_iter();
-        match event {
-            // After the line of its epoch.
-            Event::Eval(eval) if ends_epoch(eval, workload) => {
-                self.evaluations.extend(line);
-                Vec::new()
-            }
-            Event::Epoch(_) => line.chain(self.evaluations.drain(..)).collect(),
-            _ => line.collect(),
-        }
-    }
 }
 
 /// Whether an evaluation is one at the end of an epoch.
@@ -300,7 +290,7 @@ mod tests {
     /// Behind the last update the bar shows what is being done, not how long an evaluation should take.
     #[test]
     fn no_time_is_left_after_the_last_update() {
-        let mut bar = Bar::new(WORKLOAD);
+        let mut bar = Progress::new(WORKLOAD);
         let mut message = |step: u64| {
             let update = StepRecord {
                 step,
@@ -313,7 +303,7 @@ mod tests {
                 metrics: Metrics::default(),
                 communication: None,
             };
-            bar.run.eta.update(step as f64);
+            bar.eta.update(step as f64);
             bar.message(&update)
         };
         assert!(message(1).starts_with(" 1/20 eta -       loss 0.5000"));
@@ -326,7 +316,7 @@ mod tests {
 
     #[test]
     fn an_epoch_is_told_before_its_evaluation() {
-        let mut log = Log::default();
+        let mut progress = Progress::new(WORKLOAD);
         let mut told = Vec::new();
         for event in [
             eval(0, "val", 0.5),
@@ -334,7 +324,7 @@ mod tests {
             eval(1, "val", 0.5),
             epoch(1, 1.0),
         ] {
-            told.extend(log.hear(&event, &WORKLOAD));
+            told.extend(progress.lines(&event));
         }
         let starts = [
             "epoch 1  train",

@@ -1,24 +1,23 @@
 //! The results of a run and the next commands: the last lines of `kvt train` and `kvt finetune`.
 
 use std::path::Path;
-use std::time::Instant;
 
 use super::{duration, value as with_unit};
 use kvt_data::text::{counted, shell};
 use kvt_tools::report::interval_of;
 use kvt_train::engine::{Best, End, Workload};
-use kvt_train::run::{Event, Listener, Metric, RunError, StepRecord};
+use kvt_train::run::{Event, Metric};
 use kvt_train::task::TaskKind;
 
 /// The best and the last recorded evaluation.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
-    workload: Workload,
+    pub(super) workload: Workload,
     pub(super) best: Option<Best>,
     last: Option<Best>,
     /// Images of an evaluation.
     images: u64,
-    step: u64,
+    pub(super) step: u64,
 }
 
 impl Tally {
@@ -133,46 +132,6 @@ impl Tally {
             lines.push(format!("  {before}  kvt {}", command.replace("RUN", &run)));
         }
         lines.join("\n")
-    }
-}
-
-/// A listener that keeps the tally for another one.
-pub(crate) struct Tallying {
-    shown: Box<dyn Listener>,
-    tally: Tally,
-    start: Instant,
-}
-
-impl Tallying {
-    pub(crate) fn new(workload: Workload, shown: Box<dyn Listener>) -> Self {
-        Self {
-            shown,
-            tally: Tally::new(workload),
-            start: Instant::now(),
-        }
-    }
-
-    /// Closes the bar or the dashboard, and returns the summary of the run.
-    pub(crate) fn summary(self, end: End, dir: &Path, task: TaskKind) -> String {
-        drop(self.shown);
-        let seconds = self.start.elapsed().as_secs_f64();
-        self.tally.summary(end, seconds, dir, task)
-    }
-}
-
-impl Listener for Tallying {
-    fn event(&mut self, event: &Event) -> Result<(), RunError> {
-        self.tally.hear(event);
-        self.shown.event(event)
-    }
-
-    fn progress(&mut self, update: &StepRecord) {
-        self.tally.step = update.step;
-        self.shown.progress(update);
-    }
-
-    fn sync(&mut self) -> Result<(), RunError> {
-        self.shown.sync()
     }
 }
 

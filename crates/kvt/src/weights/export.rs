@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{output, trained};
+use kvt_tools::trained::Trained;
 
 /// `kvt weights export --run RUN FOLDER`
 ///
@@ -26,7 +27,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if folder.exists() && fs_err::read_dir(folder)?.next().is_some() {
         anyhow::bail!("`{}` is not empty: choose another folder", folder.display());
     }
-    let trained = args.trained.load_without_data()?;
+    let trained = Trained::load(&args.trained.origin()?, false, &mut output::warning)?;
     trained.write_timm(folder)?;
     output::print(&format!(
         "wrote {} to `{}`: timm.create_model(\"local-dir:{}\", pretrained=True)",

@@ -21,8 +21,7 @@ use kvt_data::text::counted;
 use kvt_tools::average::average;
 use kvt_train::device;
 use kvt_train::fetch::locate;
-use kvt_train::task::write_weights;
-use kvt_train::task::{part_of_backbone, read_weights};
+use kvt_train::task::{part_of_backbone, read_weights, write_weights};
 
 /// The ending of the files that are written.
 const ENDING: &str = "safetensors";

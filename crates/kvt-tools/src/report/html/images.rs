@@ -44,6 +44,7 @@ impl Asked {
             folder: run.to_owned(),
             checkpoint: self.checkpoint.clone(),
             weights: self.weights,
+            overrides: self.overrides.clone(),
         }
     }
 
@@ -172,9 +173,9 @@ impl<'a> Shown<'a> {
         let origin = asked.origin(path);
         // If no classes are evaluated, the backbone of DINO is enough.
         let trained = if asked.is_judged {
-            Trained::load(&origin, &asked.overrides, true, warn)?
+            Trained::load(&origin, true, warn)?
         } else {
-            Trained::load_backbone(&origin, &asked.overrides, false, warn)?
+            Trained::load_backbone(&origin, false, warn)?
         };
         let plan = &trained.plan;
         let classes = trained.classes.as_deref();

@@ -61,7 +61,7 @@ impl Report {
             };
             return Err(TrainedError::DenseFolder(path.to_owned(), does, have).into());
         }
-        let trained = TrainedDense::load(&asked.origin(path), &asked.overrides, warn)?;
+        let trained = TrainedDense::load(&asked.origin(path), warn)?;
         let classes = Some(trained.classes.as_slice());
         let images = validation_images(path, &trained.plan, classes, generating, warn)?;
         Ok((trained, images))

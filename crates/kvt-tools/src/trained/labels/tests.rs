@@ -50,7 +50,7 @@ fn tables_have_the_counts_of_the_labels() {
         ]
     );
     assert_eq!(rows[2], ["owl", "0", "-", "0.00 %", "-", "0.00 %", "0.5"]);
-    let json = Value::from(results.json(true));
+    let json = results.json(true);
     assert_eq!(
         (&json["map"], &json["absent"][0]),
         (&json!(50.0), &json!("owl"))

@@ -1,6 +1,6 @@
 //! The results of an evaluation of segmentation, as text, as a table, and for programs.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::trained::Images;
 use kvt_train::judge::ClassRow;
@@ -76,20 +76,19 @@ impl SegmentResults<'_> {
 
     /// The results for programs, with shares in percent; `per_class` adds each class.
     #[must_use]
-    pub fn json(&self, per_class: bool) -> Map<String, Value> {
+    pub fn json(&self, per_class: bool) -> Value {
         let counts = self.counts();
-        let mut record = Map::new();
-        let mut add = |key: &str, value: Value| record.insert(key.to_owned(), value);
-        // JSON cannot hold a path that is not UTF-8.
-        let root = self.images.source.root.display().to_string();
-        add("data", json!(root));
-        add("images", json!(self.evaluation.images));
-        add("pixels", json!(counts.pixels()));
-        add("loss", json!(self.evaluation.loss));
-        add("unit", json!("percent"));
-        add("miou", json!(counts.miou()));
-        add("macc", json!(counts.macc()));
-        add("aacc", json!(counts.aacc()));
+        let mut record = json!({
+            // JSON cannot hold a path that is not UTF-8.
+            "data": self.images.source.root.display().to_string(),
+            "images": self.evaluation.images,
+            "pixels": counts.pixels(),
+            "loss": self.evaluation.loss,
+            "unit": "percent",
+            "miou": counts.miou(),
+            "macc": counts.macc(),
+            "aacc": counts.aacc(),
+        });
         if per_class {
             let classes = self.rows().map(|(name, row)| {
                 json!({
@@ -101,7 +100,7 @@ impl SegmentResults<'_> {
                     "both": row.right,
                 })
             });
-            add("classes", classes.collect());
+            record["classes"] = classes.collect();
         }
         record
     }
@@ -170,7 +169,7 @@ mod tests {
         let rows = results.classes();
         assert_eq!(rows[1], ["a, b", "50.00 %", "66.67 %", "30.00 %"]);
         assert_eq!(rows[3], ["nothing", "-", "-", "0.00 %"]);
-        let json = Value::from(results.json(true));
+        let json = results.json(true);
         assert_eq!(json["classes"][2]["both"], 3);
         assert!(json["classes"][3]["iou"].is_null());
         assert_eq!((&json["pixels"], &json["aacc"]), (&json!(10), &json!(80.0)));
