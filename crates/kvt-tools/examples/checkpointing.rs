@@ -8,6 +8,8 @@
 //! `balanced` is Burn's strategy: what it knows to be bound by memory is computed again in the backward pass. One strategy a process,
 //! since the peak is that of a process.
 
+#![expect(clippy::print_stdout, reason = "what it measures")]
+
 use std::error::Error;
 
 use burn::tensor::{Device, Tensor};
