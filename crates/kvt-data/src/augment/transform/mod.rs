@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
-use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step, ops};
+use crate::augment::{AugmentConfig, Preset, RandomErasing, Step, ops};
 use crate::batch::Image;
 use crate::raster::Raster;
 use crate::{DataError, schema};
@@ -302,14 +302,8 @@ impl Transform {
 
     /// The filter for an image; without a key, a random filter is bicubic.
     pub(super) fn filter(&self, key: Option<Key>) -> FilterType {
-        let is_bilinear = match self.config.interpolation {
-            Interpolation::Bilinear => true,
-            Interpolation::Bicubic => false,
-            Interpolation::Random => {
-                key.is_some_and(|key| key.named("interpolation").rng().random())
-            }
-        };
-        if is_bilinear {
+        let drawn = || key.is_some_and(|key| key.named("interpolation").rng().random());
+        if self.config.interpolation.is_bilinear(drawn) {
             FilterType::Bilinear
         } else {
             FilterType::CatmullRom

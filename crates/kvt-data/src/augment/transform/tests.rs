@@ -6,7 +6,7 @@ use super::fit::{contain, cover};
 use super::*;
 use crate::augment::auto::golden::{Golden, difference};
 use crate::augment::resize::cut;
-use crate::augment::{ColorJitter, Crop, CropMode, EraseMode};
+use crate::augment::{ColorJitter, Crop, CropMode, EraseMode, Interpolation};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/augment/");
 
