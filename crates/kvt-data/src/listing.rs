@@ -42,17 +42,14 @@ impl OtherFormats {
         self.0.values().map(|kind| kind.count).sum()
     }
 
-    pub(super) fn add(&mut self, ending: String, path: PathBuf) {
-        self.add_several(ending, 1, path);
-    }
-
     pub(super) fn merge(&mut self, other: Self) {
         for (ending, kind) in other.0 {
-            self.add_several(ending, kind.count, kind.example);
+            self.add(ending, kind.count, kind.example);
         }
     }
 
-    fn add_several(&mut self, ending: String, count: usize, example: PathBuf) {
+    /// Adds so many files, of which the first one by path is given.
+    pub(super) fn add(&mut self, ending: String, count: usize, example: PathBuf) {
         let kind = self.0.entry(ending).or_insert_with(|| NotRead {
             count: 0,
             example: example.clone(),
@@ -277,7 +274,7 @@ pub(super) fn images(dir: &Path) -> Files {
                 if is_image(&path) {
                     listing.images.push(path);
                 } else if let Some(ending) = other_format(&path) {
-                    listing.others.add(ending, path);
+                    listing.others.add(ending, 1, path);
                 }
             }
             Err(error) => match error.path() {
