@@ -24,70 +24,37 @@ impl Levels {
     /// Writes an image as `[channels, height, width]`, with each row reversed if it must be flipped. `out` holds the numbers of
     /// one image. Grey is in all colours of the image; one without alpha is opaque.
     pub(super) fn write(&self, image: &Raster, flip: bool, out: &mut [f32]) {
+        let (pixels, _) = image.rgb.as_raw().as_chunks::<3>();
         let width = image.rgb.width().max(1) as usize;
-        let plane = width * image.rgb.height() as usize;
-        let [red, green, blue, rest @ ..] = &*self.0 else {
-            let grey = self.0.iter();
-            return grey.for_each(|levels| one(levels, (image.rgb.as_raw(), 3), width, flip, out));
-        };
-        let levels = [red, green, blue];
-        let (colours, alphas) = out.split_at_mut(out.len().min(3 * plane));
-        match (rest.first(), &image.alpha) {
-            (Some(levels), Some(alpha)) => one(levels, (alpha.as_raw(), 1), width, flip, alphas),
-            (Some(levels), None) => alphas.fill(levels[255]),
-            (None, _) => {}
-        }
-        let (red, rest) = colours.split_at_mut(plane);
-        let (green, blue) = rest.split_at_mut(plane);
-        let rows = red
-            .chunks_exact_mut(width)
-            .zip(green.chunks_exact_mut(width))
-            .zip(blue.chunks_exact_mut(width))
-            .zip(image.rgb.as_raw().chunks_exact(3 * width));
-        for (((red, green), blue), row) in rows {
-            let (pixels, _) = row.as_chunks();
-            let out = red.iter_mut().zip(green).zip(blue);
-            if flip {
-                self::row(levels, out.zip(pixels.iter().rev()));
-            } else {
-                self::row(levels, out.zip(pixels));
+        let planes = out.chunks_exact_mut(pixels.len().max(1));
+        for (channel, (levels, out)) in self.0.iter().zip(planes).enumerate() {
+            match (channel, &image.alpha) {
+                (3, Some(alpha)) => {
+                    let (pixels, _) = alpha.as_raw().as_chunks::<1>();
+                    plane(levels, (pixels, 0), width, flip, out);
+                }
+                (3, None) => out.fill(levels[255]),
+                _ => plane(levels, (pixels, channel), width, flip, out),
             }
         }
     }
 }
 
-/// Writes the first of each `step` bytes.
-fn one(
+/// Writes one channel of pixels.
+fn plane<const N: usize>(
     levels: &[f32; 256],
-    (bytes, step): (&[u8], usize),
+    (pixels, channel): (&[[u8; N]], usize),
     width: usize,
     flip: bool,
     out: &mut [f32],
 ) {
-    let rows = bytes.chunks_exact(step * width);
-    for (out, row) in out.chunks_exact_mut(width).zip(rows) {
-        let values = row
-            .iter()
-            .step_by(step)
-            .map(|level| levels[usize::from(*level)]);
-        out.iter_mut()
-            .zip(values)
-            .for_each(|(out, value)| *out = value);
+    for (out, row) in out.chunks_exact_mut(width).zip(pixels.chunks_exact(width)) {
+        for (out, pixel) in out.iter_mut().zip(row) {
+            *out = levels[usize::from(pixel[channel])];
+        }
         if flip {
             out.reverse();
         }
-    }
-}
-
-/// Writes one row: pairs of a position for each channel and the pixel.
-fn row<'a>(
-    [reds, greens, blues]: [&[f32; 256]; 3],
-    row: impl Iterator<Item = (((&'a mut f32, &'a mut f32), &'a mut f32), &'a [u8; 3])>,
-) {
-    for (((red, green), blue), [r, g, b]) in row {
-        *red = reds[usize::from(*r)];
-        *green = greens[usize::from(*g)];
-        *blue = blues[usize::from(*b)];
     }
 }
 
