@@ -21,66 +21,45 @@ impl Levels {
         self.0.len()
     }
 
-    /// Writes an image as `[channels, height, width]`, with each row reversed if it must be flipped. `out` holds the numbers of
-    /// one image. Grey is in all colours of the image; one without alpha is opaque.
-    pub(super) fn write(&self, image: &Raster, flip: bool, out: &mut [f32]) {
+    /// Writes an image as `[channels, height, width]`. `out` holds the numbers of one image. Grey is in all colours of the image; one without
+    /// alpha is opaque.
+    pub(super) fn write(&self, image: &Raster, out: &mut [f32]) {
         let (pixels, _) = image.rgb.as_raw().as_chunks::<3>();
-        let width = image.rgb.width().max(1) as usize;
         let planes = out.chunks_exact_mut(pixels.len().max(1));
         for (channel, (levels, out)) in self.0.iter().zip(planes).enumerate() {
             match (channel, &image.alpha) {
                 (3, Some(alpha)) => {
                     let (pixels, _) = alpha.as_raw().as_chunks::<1>();
-                    plane(levels, (pixels, 0), width, flip, out);
+                    plane(levels, pixels, 0, out);
                 }
                 (3, None) => out.fill(levels[255]),
-                _ => plane(levels, (pixels, channel), width, flip, out),
+                _ => plane(levels, pixels, channel, out),
             }
         }
     }
 }
 
 /// Writes one channel of pixels.
-fn plane<const N: usize>(
-    levels: &[f32; 256],
-    (pixels, channel): (&[[u8; N]], usize),
-    width: usize,
-    flip: bool,
-    out: &mut [f32],
-) {
-    for (out, row) in out.chunks_exact_mut(width).zip(pixels.chunks_exact(width)) {
-        for (out, pixel) in out.iter_mut().zip(row) {
-            *out = levels[usize::from(pixel[channel])];
-        }
-        if flip {
-            out.reverse();
-        }
+fn plane<const N: usize>(levels: &[f32; 256], pixels: &[[u8; N]], channel: usize, out: &mut [f32]) {
+    for (out, pixel) in out.iter_mut().zip(pixels) {
+        *out = levels[usize::from(pixel[channel])];
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use image::{Rgb, RgbImage, imageops};
+    use image::{Rgb, RgbImage};
 
     use super::*;
 
     #[test]
-    fn channels_are_planes_and_rows_may_be_flipped() {
+    fn channels_are_planes() {
         let image = RgbImage::from_fn(5, 2, |x, y| Rgb([x as u8, 100 + y as u8, 255 - x as u8]));
         let levels = Levels::new(&[0.0, 0.5, 0.25], &[1.0, 0.5, 0.125]);
-        let write = |image: &RgbImage, flip| {
-            let mut out = vec![f32::NAN; 30];
-            levels.write(&image.clone().into(), flip, &mut out);
-            out
-        };
-        let out = write(&image, false);
+        let mut out = vec![f32::NAN; 30];
+        levels.write(&image.into(), &mut out);
         assert_eq!(out[1], 1.0 / 255.0);
         assert_eq!(out[10 + 5], (101.0 / 255.0 - 0.5) / 0.5);
         assert_eq!(out[20 + 4], (251.0 / 255.0 - 0.25) / 0.125);
-        assert_eq!(
-            write(&image, true),
-            write(&imageops::flip_horizontal(&image), false)
-        );
-        assert_ne!(write(&image, true), out);
     }
 }
