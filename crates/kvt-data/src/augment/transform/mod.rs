@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
-use crate::augment::{AugmentConfig, Preset, RandomErasing, Step, ops};
+use crate::augment::{AugmentConfig, Preset, Step, ops};
 use crate::batch::Image;
 use crate::raster::Raster;
 use crate::{DataError, schema};
@@ -94,8 +94,6 @@ pub struct Transform {
     pub(super) height: u32,
     /// Between the flips and the normalisation, in training.
     steps: Vec<Step>,
-    /// After the normalisation, in training.
-    erasing: Option<RandomErasing>,
     levels: Levels,
 }
 
@@ -158,7 +156,6 @@ impl Transform {
             height: side(size.0)?,
             width: side(size.1)?,
             steps,
-            erasing: RandomErasing::new(config),
             levels: Levels::new(&config.mean, &config.std),
         })
     }
@@ -171,11 +168,9 @@ impl Transform {
 
     /// The same without random erasing, for a task that mixes images before it erases.
     #[must_use]
-    pub fn without_erasing(self) -> Self {
-        Self {
-            erasing: None,
-            ..self
-        }
+    pub fn without_erasing(mut self) -> Self {
+        self.config.erase = 0.0;
+        self
     }
 
     /// Height and width of the result, in pixels.
@@ -207,8 +202,8 @@ impl Transform {
     /// Writes an image of the final size, normalised, `[channels, height, width]`, and erases parts of it.
     pub fn normalize(&self, image: &Raster, key: Key, out: &mut [f32]) {
         self.levels.write(image, out);
-        if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
-            let patches = erasing.patches(self.size(), key.named("erase"));
+        if self.is_training {
+            let patches = self.config.patches(self.size(), key.named("erase"));
             patches
                 .iter()
                 .for_each(|patch| patch.apply(out, self.size()));
