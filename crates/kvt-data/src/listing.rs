@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
@@ -233,16 +234,11 @@ pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// The files in a folder with this extension, by the bytes of their names, without hidden ones. They hold many images each: none is left out
 /// of a listing that breaks off, which has no files.
 pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten() {
-        let Ok(entry) = entry else {
-            return Vec::new();
-        };
-        let path = entry.path();
-        if path.extension().is_some_and(|found| found == ending) && !is_hidden(&entry.file_name()) {
-            files.push(path);
-        }
-    }
+    let entries = std::fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.unwrap_or_default().into_iter();
+    let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
+    let mut files: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|found| found == ending));
     files.sort_by(|a, b| bytes(a).cmp(bytes(b)));
     files
 }

@@ -206,13 +206,11 @@ fn unite(files: &mut [table::Read], order: ClassOrder, known: Option<&[String]>)
         let Some(own) = file.text.take() else {
             continue;
         };
-        let own: Vec<Option<u32>> = own
-            .iter()
-            .map(|name| numbers.get(&**name).copied())
-            .collect();
+        // None is missing: they are those of all files, or more.
+        let own = own.iter().filter_map(|name| numbers.get(&**name).copied());
+        let own: Vec<u32> = own.collect();
         for label in &mut file.labels {
-            let new = own.get(*label as usize).copied().flatten();
-            *label = new.unwrap_or(*label);
+            *label = own.get(*label as usize).copied().unwrap_or(*label);
         }
         file.classes = Some(all.clone());
     }
