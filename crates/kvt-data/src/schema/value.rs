@@ -184,8 +184,7 @@ fn refusal(schema: &Value, value: &toml::Value) -> Refusal {
 }
 
 /// A description as part of a sentence: with articles before the types in it.
-fn with_article(words: String) -> String {
-    let mut text = words;
+fn with_article(mut text: String) -> String {
     for name in ["integer", "float", "string", "list", "non-empty"] {
         let article = if name == "integer" { "an" } else { "a" };
         if text.starts_with(name) {
