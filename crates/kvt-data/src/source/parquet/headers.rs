@@ -51,8 +51,7 @@ impl Header {
         }
     }
 
-    /// It begins with the type and the sizes. Fields of other types than the format has are refused, and so are sizes that are there twice:
-    /// the crate `parquet` would take the former to be of the right type, and the last of the latter.
+    /// It begins with the type and the sizes.
     fn of(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let mut number = |expected| match reader.field(expected - 1)? {
@@ -60,47 +59,32 @@ impl Header {
             _ => None,
         };
         let (kind, size, stored) = (number(1)?, number(2)?, number(3)?);
-        let (mut last, mut values) = (3, (kind != DATA && kind != DATA_V2).then_some(0));
+        let (mut last, mut values) = (3, None);
         loop {
             let field;
             (last, field) = reader.field(last)?;
-            match (last, field) {
-                (_, END) => break,
-                (4, 4..=6) => drop(reader.number()?),
-                (5 | 7 | 8, STRUCT) => {
-                    let first = first_number(&mut reader, last)?;
-                    if matches!((last, kind), (5, DATA) | (8, DATA_V2)) {
-                        values = Some(usize::try_from(first).ok()?);
-                    }
+            match (last, field, kind) {
+                (_, END, _) => break,
+                // No writer says them twice, and the crate would take the last ones.
+                (1..=3, ..) => return None,
+                (5, STRUCT, DATA) | (8, STRUCT, DATA_V2) => {
+                    let (1, 4..=6) = reader.field(0)? else {
+                        return None;
+                    };
+                    values = Some(usize::try_from(reader.int()?).ok()?);
+                    // What else the structure has.
+                    reader.skip(STRUCT, DEEPEST)?;
                 }
-                (6, STRUCT) | (9..=99, _) => reader.skip(field, DEEPEST)?,
-                _ => return None,
+                _ => reader.skip(field, DEEPEST)?,
             }
         }
+        let is_data = matches!(kind, DATA | DATA_V2);
         Some(Self {
             length: (bytes.len() - reader.0.len()) as u64,
             size: size.try_into().ok()?,
             stored: stored.try_into().ok()?,
-            values: values?,
+            values: if is_data { values? } else { 0 },
             is_dictionary: kind == DICTIONARY,
         })
-    }
-}
-
-/// The number of values, which is the first field of the structures 5, 7 and 8: those of data, of dictionaries, and of data in version 2.
-fn first_number(reader: &mut Reader<'_>, structure: i32) -> Option<i32> {
-    let (mut last, mut first) = (0, None);
-    loop {
-        let field;
-        (last, field) = reader.field(last)?;
-        match (structure, last, field) {
-            (_, _, END) => return first,
-            (_, 1, 4..=6) => first = Some(reader.int()?),
-            (5, 2..=4, 4..=6) | (7, 2, 4..=6) | (8, 2..=6, 4..=6) => drop(reader.number()?),
-            // The type of a boolean is its value.
-            (7, 3, 1 | 2) | (8, 7, 1 | 2) => {}
-            (5, 5, STRUCT) | (8, 8, STRUCT) => reader.skip(STRUCT, DEEPEST)?,
-            _ => return None,
-        }
     }
 }
