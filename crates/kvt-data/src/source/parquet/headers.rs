@@ -1,90 +1,96 @@
 //! The headers of the pages of a column.
-//! <https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift>
 
 use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::footer::read_at;
-use super::thrift::{END, Reader, STRUCT};
-use crate::ParquetFault;
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
 
-/// Bytes that are read for a header at first, and how many times more if it is longer: statistics can contain whole images.
-const USUAL: u64 = 256;
-const MORE: u64 = 8;
+use super::thrift::Reader;
 
-/// Types of pages, as numbers of the format.
-const DATA: i32 = 0;
-const DICTIONARY: i32 = 2;
-const DATA_V2: i32 = 3;
-
-/// How deep structures may be nested in a header: statistics are two deep.
-const DEEPEST: usize = 4;
-
-/// What the header of a page says.
-#[derive(Clone, Copy)]
-pub(super) struct Header {
-    /// Bytes of the header itself.
-    pub(super) length: u64,
-    /// Bytes of the unpacked and of the stored content.
-    pub(super) size: u32,
-    pub(super) stored: u32,
-    /// The number of its values; 0 unless it is a data page.
-    pub(super) values: usize,
-    pub(super) is_dictionary: bool,
+/// A file that is asked for headers of pages, and knows where the last one is: the crate `parquet` does not say it.
+pub(super) struct Headers {
+    file: File,
+    length: u64,
+    place: AtomicU64,
+    taken: Arc<AtomicU64>,
 }
 
-impl Header {
-    /// Reads the header that begins at a place of a file; `None` if there is none before `end`.
-    pub(super) fn read(
-        file: &mut File,
-        place: u64,
-        end: u64,
-    ) -> Result<Option<Self>, ParquetFault> {
-        let mut count = USUAL;
-        loop {
-            let mut bytes = vec![0; count.min(end - place) as usize];
-            read_at(file, place, &mut bytes)?;
-            let header = Self::of(&bytes);
-            if header.is_some() || count >= end - place {
-                return Ok(header);
-            }
-            count *= MORE;
-        }
-    }
+/// A header that is being read.
+pub(super) struct Header {
+    file: BufReader<File>,
+    taken: Arc<AtomicU64>,
+}
 
-    /// It begins with the type and the sizes.
-    fn of(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
-        let mut number = |expected| match reader.field(expected - 1)? {
-            (found, 4..=6) if found == expected => reader.int(),
-            _ => None,
-        };
-        let (kind, size, stored) = (number(1)?, number(2)?, number(3)?);
-        let (mut last, mut values) = (3, None);
-        loop {
-            let field;
-            (last, field) = reader.field(last)?;
-            match (last, field, kind) {
-                (_, END, _) => break,
-                // No writer says them twice, and the crate would take the last ones.
-                (1..=3, ..) => return None,
-                (5, STRUCT, DATA) | (8, STRUCT, DATA_V2) => {
-                    let (1, 4..=6) = reader.field(0)? else {
-                        return None;
-                    };
-                    values = Some(usize::try_from(reader.int()?).ok()?);
-                    // What else the structure has.
-                    reader.skip(STRUCT, DEEPEST)?;
-                }
-                _ => reader.skip(field, DEEPEST)?,
-            }
-        }
-        let is_data = matches!(kind, DATA | DATA_V2);
-        Some(Self {
-            length: (bytes.len() - reader.0.len()) as u64,
-            size: size.try_into().ok()?,
-            stored: stored.try_into().ok()?,
-            values: if is_data { values? } else { 0 },
-            is_dictionary: kind == DICTIONARY,
+impl Headers {
+    pub(super) fn new(file: &File, length: u64) -> io::Result<Self> {
+        Ok(Self {
+            file: file.try_clone()?,
+            length,
+            place: AtomicU64::default(),
+            taken: Arc::default(),
         })
     }
+
+    /// The offset of the last header in the file, and its length.
+    pub(super) fn last(&self) -> (u64, u64) {
+        let place = self.place.load(Ordering::Relaxed);
+        (place, self.taken.load(Ordering::Relaxed))
+    }
+}
+
+impl Length for Headers {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for Headers {
+    type T = Header;
+
+    fn get_read(&self, start: u64) -> Result<Header, ParquetError> {
+        let mut file = self.file.try_clone()?;
+        file.seek(SeekFrom::Start(start))?;
+        self.place.store(start, Ordering::Relaxed);
+        self.taken.store(0, Ordering::Relaxed);
+        Ok(Header {
+            file: BufReader::new(file),
+            taken: Arc::clone(&self.taken),
+        })
+    }
+
+    fn get_bytes(&self, _: u64, _: usize) -> Result<Bytes, ParquetError> {
+        Err(ParquetError::General("only headers are read".to_owned()))
+    }
+}
+
+impl Read for Header {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(bytes)?;
+        self.taken.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+/// The unpacked and the stored size of a page, with which its header begins.
+pub(super) fn sizes(header: &[u8]) -> Option<(u32, u32)> {
+    let mut reader = Reader(header);
+    let mut number = |expected| match reader.field(expected - 1)? {
+        (found, 4..=6) if found == expected => reader.int(),
+        _ => None,
+    };
+    number(1)?;
+    Some((number(2)?.try_into().ok()?, number(3)?.try_into().ok()?))
+}
+
+/// What is put in place of the end of a header, so that the unpacked size is this one: a header can say several, and the crate
+/// `parquet` takes the last.
+pub(super) fn end(size: u32) -> [u8; 8] {
+    // A field of type `i32` whose number, twice 2, follows; five groups of seven bits; the end.
+    let group = |at: u32| ((2 * u64::from(size)) >> (7 * at)) as u8 & 0x7f;
+    let more = |at| group(at) | 0x80;
+    [5, 4, more(0), more(1), more(2), more(3), group(4), 0]
 }

@@ -4,6 +4,7 @@ mod values;
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,12 +18,15 @@ use parquet::schema::types::ColumnDescPtr;
 
 use self::values::values;
 use super::footer::{guarded, name, read_at};
-use super::headers::Header;
+use super::headers::{Headers, end, sizes};
 use super::labels::number;
 use crate::ParquetFault;
 
 /// A page may take so many bytes for each of its values, however small it is packed: equal ones pack to almost nothing.
 const PER_VALUE: u64 = 256;
+
+/// Enough bytes for the sizes at the beginning of a header.
+const SIZES: u64 = 32;
 
 /// The pages of a column in a group of rows.
 #[derive(Debug)]
@@ -39,7 +43,9 @@ pub(super) struct Spot {
     place: u64,
     header: u64,
     pub(super) stored: u32,
-    /// The row of the group that it begins with.
+    /// Bytes of the unpacked content.
+    size: u32,
+    /// The row of the group that it begins with; 0 for a dictionary.
     pub(super) first: u64,
     rows: usize,
 }
@@ -79,42 +85,62 @@ impl Pages {
             pages: Vec::new(),
         };
         let extent = extent(chunk, length);
-        let (mut place, end) =
+        let (start, end) =
             extent.ok_or_else(|| found.damaged("its pages are past the end of the file"))?;
+        let located = ColumnChunkMetaData::builder(Arc::clone(&found.column))
+            .set_data_page_offset(start)
+            .set_total_compressed_size(end - start);
+        let opened = guarded(|| {
+            let headers = Arc::new(Headers::new(file, length)?);
+            let chunk = located.build()?;
+            let reader = SerializedPageReader::new(Arc::clone(&headers), &chunk, 0, None)?;
+            Ok((headers, reader))
+        });
+        let (headers, mut reader) = opened.map_err(|why| found.damaged(&why))?;
         let mut row = 0;
         while row < rows {
-            if place >= end {
-                return Err(found.damaged("it has fewer values than rows"));
-            }
-            let header = Header::read(file, place, end)?;
-            let header = header.ok_or_else(|| found.damaged("the header of a page is damaged"))?;
-            let values = header.values as u64;
-            if values > rows - row {
+            let passed = guarded(|| {
+                let Some(page) = reader.peek_next_page()? else {
+                    return Ok(None);
+                };
+                let header = headers.last();
+                reader.skip_next_page()?;
+                Ok(Some((page, header)))
+            });
+            let passed = passed.map_err(|why| found.damaged(&why))?;
+            let (page, header) =
+                passed.ok_or_else(|| found.damaged("it has fewer values than rows"))?;
+            let values = page.num_levels.unwrap_or_default();
+            if values as u64 > rows - row {
                 return Err(found.damaged("it has more values than rows"));
             }
-            let spot = found.spot(header, (place, end), row, ratio)?;
-            place += spot.header + u64::from(spot.stored);
-            if header.is_dictionary {
+            let mut spot = found.spot(file, header, end as u64, values, ratio)?;
+            if page.is_dict {
                 found.dictionary = Some(spot);
             } else if values > 0 {
+                spot.first = row;
                 found.pages.push(spot);
-                row += values;
+                row += values as u64;
             }
         }
         Ok(found)
     }
 
-    /// The page with this header, at a place in a column that ends at `end`. It begins with the row `first`.
+    /// The page of so many rows behind a header, given by its place and length, in a column that ends at `end`.
     fn spot(
         &self,
-        header: Header,
-        (place, end): (u64, u64),
-        first: u64,
+        file: &mut File,
+        (place, header): (u64, u64),
+        end: u64,
+        rows: usize,
         ratio: u64,
     ) -> Result<Spot, ParquetFault> {
-        let Header { size, stored, .. } = header;
+        let mut first = vec![0; header.min(SIZES) as usize];
+        read_at(file, place, &mut first)?;
+        let sizes = sizes(&first);
+        let (size, stored) = sizes.ok_or_else(|| self.damaged("a page has no size"))?;
         // Memory is reserved for this size before the content is unpacked.
-        let most = ratio * u64::from(stored) + PER_VALUE * header.values as u64;
+        let most = ratio * u64::from(stored) + PER_VALUE * rows as u64;
         let is_larger = u64::from(size) > most;
         if is_larger && matches!(self.codec, Compression::ZSTD(_)) {
             return Err(ParquetFault::Unread {
@@ -123,15 +149,16 @@ impl Pages {
                 instead: "SNAPPY",
             });
         }
-        if is_larger || place + header.length + u64::from(stored) > end {
+        if is_larger || place + header + u64::from(stored) > end {
             return Err(self.damaged("a page is larger than it can be"));
         }
         Ok(Spot {
             place,
-            header: header.length,
+            header,
             stored,
-            first,
-            rows: header.values,
+            size,
+            first: 0,
+            rows,
         })
     }
 
@@ -147,9 +174,16 @@ impl Pages {
 
     /// Reads and unpacks a page.
     fn read(&self, file: &mut File, spot: &Spot) -> Result<Page, ParquetFault> {
-        let mut bytes = vec![0; spot.header as usize + spot.stored as usize];
-        read_at(file, spot.place, &mut bytes)?;
         let page = guarded(|| {
+            let mut bytes = Vec::with_capacity(spot.header as usize + spot.stored as usize + 8);
+            append(file, spot.place, spot.header.saturating_sub(1), &mut bytes)?;
+            bytes.extend(end(spot.size));
+            append(
+                file,
+                spot.place + spot.header,
+                spot.stored.into(),
+                &mut bytes,
+            )?;
             let chunk = ColumnChunkMetaData::builder(Arc::clone(&self.column))
                 .set_compression(self.codec)
                 .build()?;
@@ -264,14 +298,13 @@ impl OpenPage {
 }
 
 /// Where the pages of a column begin and end in a file of `length` bytes; `None` if that is past its end.
-fn extent(chunk: &ColumnChunkMetaData, length: u64) -> Option<(u64, u64)> {
+fn extent(chunk: &ColumnChunkMetaData, length: u64) -> Option<(i64, i64)> {
     // Some writers use 0 for none.
     let dictionary = chunk.dictionary_page_offset().filter(|&place| place > 0);
     let data = chunk.data_page_offset();
     let start = dictionary.map_or(data, |place| place.min(data));
     let end = start.checked_add(chunk.compressed_size())?;
-    let (start, end) = (u64::try_from(start).ok()?, u64::try_from(end).ok()?);
-    (end <= length).then_some((start, end))
+    (start >= 0 && end as u64 <= length).then_some((start, end))
 }
 
 fn widened<T>(values: Vec<Option<T>>) -> Vec<Option<i64>>
@@ -280,6 +313,12 @@ where
 {
     let values = values.into_iter();
     values.map(|value| value.map(i64::from)).collect()
+}
+
+/// Reads a part of a file.
+fn append(file: &mut File, place: u64, length: u64, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    file.seek(SeekFrom::Start(place))?;
+    file.take(length).read_to_end(bytes)
 }
 
 /// How many times as large as it is stored a page can be; `None` for a compression that is not read.

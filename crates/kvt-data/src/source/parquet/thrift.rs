@@ -42,13 +42,9 @@ impl<'a> Reader<'a> {
         i32::try_from((number >> 1) as i64 ^ -((number & 1) as i64)).ok()
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.number()?).ok()?;
-        self.take(length)
-    }
-
     pub(super) fn text(&mut self) -> Option<Cow<'a, str>> {
-        self.bytes().map(String::from_utf8_lossy)
+        let length = usize::try_from(self.number()?).ok()?;
+        self.take(length).map(String::from_utf8_lossy)
     }
 
     /// The number and the type of the next field, after a field of the number `last`.
@@ -69,7 +65,7 @@ impl<'a> Reader<'a> {
             1 | 2 => {}
             3 => drop(self.byte()?),
             4..=6 => drop(self.number()?),
-            BYTES => drop(self.bytes()?),
+            BYTES => drop(self.text()?),
             STRUCT => {
                 let depth = depth.checked_sub(1)?;
                 loop {
