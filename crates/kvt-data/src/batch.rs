@@ -41,10 +41,6 @@ pub struct Batch<T = u32, V = View> {
 impl Image {
     /// Writes the image at the top left of one of `size` (height, width), which is at least as large.
     pub(crate) fn write_into(&self, out: &mut [f32], (height, width): (usize, usize)) {
-        if self.size == (height, width) {
-            out.copy_from_slice(&self.pixels);
-            return;
-        }
         let (rows, columns) = self.size;
         let planes = out.chunks_exact_mut((height * width).max(1));
         for (plane, own) in planes.zip(self.pixels.chunks_exact((rows * columns).max(1))) {

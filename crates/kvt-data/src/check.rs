@@ -148,8 +148,9 @@ impl Check {
     }
 }
 
-/// Reads every image of a folder on all cores: of these splits, and where they are `train` and `val` as by default, those of them that
-/// are there with the test images beside them; or of a folder that is not divided, as one split.
+/// Reads every image of a folder on all cores: of these [splits](crate::split_name), and where they are `train` and `val` as by default,
+/// those of them that are there with the test images beside them; or of a folder that is not divided, as one split. They are image folders,
+/// tar shards, Parquet files with their labels in `label_column`, or CIFAR's files, depending on what is found.
 ///
 /// # Errors
 /// If a split has no class folder, or a shard or Parquet file is damaged. Unreadable images, dead links and the like are
@@ -171,36 +172,15 @@ pub fn check_folder(
             splits = vec![""];
         }
     }
-    let mut found = check(root, &splits, limits, label_column)?;
-    for split in found
-        .splits
-        .iter_mut()
-        .filter(|split| split.name.is_empty())
-    {
-        split.name = root.display().to_string();
-    }
-    Ok(found)
-}
-
-/// Reads every image of the [splits](crate::split_name) `root/<split>` on all cores: image folders, tar shards, Parquet
-/// files with their labels in `label_column`, or CIFAR's files, depending on what is found.
-///
-/// # Errors
-///
-/// If a split has no class folder, or a shard or Parquet file is damaged. Unreadable images, dead links and the like are
-/// part of the result, not an error.
-pub(crate) fn check(
-    root: &Path,
-    splits: &[&str],
-    limits: ImageLimits,
-    label_column: &str,
-) -> Result<Check, DataError> {
     let own = splits
         .iter()
         .map(|split| detected(root, split).unwrap_or(split));
     let splits: Vec<&str> = own.collect();
     let surveys = surveys(root, &splits, label_column)?;
-    let names = splits.into_iter().map(str::to_owned);
+    let names = splits.into_iter().map(|split| match split {
+        "" => root.display().to_string(),
+        split => split.to_owned(),
+    });
     Ok(report(&names.zip(surveys).collect::<Vec<_>>(), limits))
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rayon::prelude::*;
 
+use crate::source::chosen;
 use crate::{DataConfig, DataError, DataKind, Sample, Source, Split, open_part};
 
 /// The images of a folder without those that `data` trains on, and the number of the latter. A training image is recognised by its
@@ -12,10 +13,7 @@ use crate::{DataConfig, DataError, DataKind, Sample, Source, Split, open_part};
 ///
 /// # Errors
 /// If the training images cannot be listed.
-pub fn without_training(
-    mut source: Source,
-    data: &DataConfig,
-) -> Result<(Source, usize), DataError> {
+pub fn without_training(source: Source, data: &DataConfig) -> Result<(Source, usize), DataError> {
     // An image within a shard or a table is no file of a folder.
     if !matches!(
         data.kind,
@@ -26,16 +24,10 @@ pub fn without_training(
     let split = open_part(data, Split::Train, None)?;
     let train: HashSet<PathBuf> = split.samples.par_iter().filter_map(file).collect();
     let is_new = |sample: &Sample| file(sample).is_none_or(|file| !train.contains(&file));
-    let all = source.samples.len();
-    let samples: Vec<Sample> = source
-        .samples
-        .par_iter()
-        .filter(|sample| is_new(sample))
-        .cloned()
-        .collect();
-    let left_out = all - samples.len();
-    source.samples = samples;
-    Ok((source, left_out))
+    let are_new: Vec<bool> = source.samples.par_iter().map(is_new).collect();
+    let new = chosen(&source, |index| are_new[index]);
+    let left_out = source.samples.len() - new.samples.len();
+    Ok((new, left_out))
 }
 
 /// The file itself, without links; `None` for a dead link.

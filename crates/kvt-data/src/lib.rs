@@ -57,7 +57,7 @@ pub use loader::{Loader, LoaderConfig, LoaderError, Purpose, Skipped};
 pub use pack::{Packed, pack, splits_to_pack};
 pub use prepare::{Example, Prepare, Views, view_key};
 pub use raster::Raster;
-pub use repeats::{EpochOrder, Sampler};
+pub use repeats::EpochOrder;
 pub use sampler::{batch_count, epoch_order, image_key};
 pub use source::{
     ClassError, ClassOrder, FolderError, ImageObjects, PairError, ParquetFault, Picture, Sample,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
@@ -42,17 +43,14 @@ impl OtherFormats {
         self.0.values().map(|kind| kind.count).sum()
     }
 
-    pub(super) fn add(&mut self, ending: String, path: PathBuf) {
-        self.add_several(ending, 1, path);
-    }
-
     pub(super) fn merge(&mut self, other: Self) {
         for (ending, kind) in other.0 {
-            self.add_several(ending, kind.count, kind.example);
+            self.add(ending, kind.count, kind.example);
         }
     }
 
-    fn add_several(&mut self, ending: String, count: usize, example: PathBuf) {
+    /// Adds so many files, of which the first one by path is given.
+    pub(super) fn add(&mut self, ending: String, count: usize, example: PathBuf) {
         let kind = self.0.entry(ending).or_insert_with(|| NotRead {
             count: 0,
             example: example.clone(),
@@ -236,16 +234,11 @@ pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// The files in a folder with this extension, by the bytes of their names, without hidden ones. They hold many images each: none is left out
 /// of a listing that breaks off, which has no files.
 pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten() {
-        let Ok(entry) = entry else {
-            return Vec::new();
-        };
-        let path = entry.path();
-        if path.extension().is_some_and(|found| found == ending) && !is_hidden(&entry.file_name()) {
-            files.push(path);
-        }
-    }
+    let entries = std::fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.unwrap_or_default().into_iter();
+    let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
+    let mut files: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|found| found == ending));
     files.sort_by(|a, b| bytes(a).cmp(bytes(b)));
     files
 }
@@ -277,7 +270,7 @@ pub(super) fn images(dir: &Path) -> Files {
                 if is_image(&path) {
                     listing.images.push(path);
                 } else if let Some(ending) = other_format(&path) {
-                    listing.others.add(ending, path);
+                    listing.others.add(ending, 1, path);
                 }
             }
             Err(error) => match error.path() {

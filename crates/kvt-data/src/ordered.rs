@@ -2,23 +2,22 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, channel};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::DataError;
 
 type Job<T> = dyn Fn(usize, &AtomicBool) -> T + Send + Sync;
-/// The number of a job, and where its result goes.
-type Ticket<T> = (usize, Sender<Result<T, String>>);
 
 /// Runs `job(i)` for a range of `i` on worker threads and yields the results in order of `i`.
 ///
 /// At most `workers + prefetch` jobs are running or waiting to be taken, which limits the memory. Without workers, the
-/// job runs in [`next`](Iterator::next). Dropping it stops the workers and waits for them.
+/// job runs in [`next`](Iterator::next). Dropping it stops the jobs and waits for them.
 pub(super) struct Ordered<T> {
     job: Arc<Job<T>>,
     next: usize,
@@ -28,12 +27,9 @@ pub(super) struct Ordered<T> {
 }
 
 struct Pool<T> {
-    /// The number of the next job to hand out.
-    queued: usize,
-    jobs: Sender<Ticket<T>>,
+    threads: ThreadPool,
     /// Where the results of jobs that were handed out arrive, in the order of these.
     results: VecDeque<Receiver<Result<T, String>>>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl<T: Send + 'static> Ordered<T> {
@@ -45,71 +41,53 @@ impl<T: Send + 'static> Ordered<T> {
         prefetch: usize,
         job: impl Fn(usize, &AtomicBool) -> T + Send + Sync + 'static,
     ) -> Result<Self, DataError> {
-        let job: Arc<Job<T>> = Arc::new(job);
-        let stop = Arc::new(AtomicBool::new(false));
         let workers = workers.min(range.len());
         let mut this = Self {
-            job,
+            job: Arc::new(job),
             next: range.start,
             end: range.end,
             pool: None,
-            stop,
+            stop: Arc::new(AtomicBool::new(false)),
         };
         if workers == 0 {
             return Ok(this);
         }
-        // The channel needs no limit: the number of tickets in it is limited.
-        let (jobs, tickets) = unbounded();
-        let pool = this.pool.insert(Pool {
-            queued: range.start,
-            jobs,
+        let threads = ThreadPoolBuilder::new()
+            .num_threads(workers)
+            .thread_name(|worker| format!("kvt-data-{worker}"))
+            .build();
+        this.pool = Some(Pool {
+            threads: threads.map_err(|error| DataError::Spawn(io::Error::other(error)))?,
             results: VecDeque::new(),
-            threads: Vec::new(),
         });
-        for worker in 0..workers {
-            let (job, stop) = (Arc::clone(&this.job), Arc::clone(&this.stop));
-            let tickets = tickets.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("kvt-data-{worker}"))
-                .spawn(move || work(&*job, &stop, &tickets))
-                .map_err(DataError::Spawn)?;
-            pool.threads.push(thread);
-        }
         for _ in 0..workers.saturating_add(prefetch).min(range.len()) {
-            pool.queue(range.end);
+            this.queue();
         }
         Ok(this)
     }
-}
 
-impl<T> Pool<T> {
-    fn queue(&mut self, end: usize) {
-        if self.queued >= end {
+    /// Hands out the next job, if there is one.
+    fn queue(&mut self) {
+        let Some(pool) = &mut self.pool else {
+            return;
+        };
+        let number = self.next + pool.results.len();
+        if number >= self.end {
             return;
         }
-        let (done, result) = bounded(1);
-        // A failed send means that all workers have ended, which `take` reports.
-        if self.jobs.send((self.queued, done)).is_ok() {
-            self.results.push_back(result);
-            self.queued += 1;
-        }
-    }
-
-    /// The next result.
-    fn take(&mut self) -> Result<T, String> {
-        let next = self.results.pop_front();
-        let result = next.and_then(|next| next.recv().ok());
-        result.unwrap_or_else(|| Err("it ended without a result".to_owned()))
-    }
-}
-
-fn work<T>(job: &Job<T>, stop: &AtomicBool, tickets: &Receiver<Ticket<T>>) {
-    for (number, done) in tickets {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
-        // The receiver has ended when the result is no longer needed.
-        let _ = done.send(run(job, number, stop));
+        let (done, result) = channel();
+        let (job, stop) = (Arc::clone(&self.job), Arc::clone(&self.stop));
+        pool.threads.spawn_fifo(move || {
+            let is_needed = !stop.load(Ordering::Relaxed);
+            let result = is_needed.then(|| run(&*job, number, &stop));
+            // Before its result is there, so that nothing uses the job behind the end of whoever waits for it.
+            drop(job);
+            if let Some(result) = result {
+                // The receiver has ended when the result is no longer needed.
+                let _ = done.send(result);
+            }
+        });
+        pool.results.push_back(result);
     }
 }
 
@@ -126,7 +104,7 @@ pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "no message".to_owned())
 }
 
-impl<T> Iterator for Ordered<T> {
+impl<T: Send + 'static> Iterator for Ordered<T> {
     type Item = Result<T, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -138,11 +116,12 @@ impl<T> Iterator for Ordered<T> {
         let result = match &mut self.pool {
             None => run(&*self.job, number, &self.stop),
             Some(pool) => {
-                let result = pool.take();
-                pool.queue(self.end);
-                result
+                let next = pool.results.pop_front();
+                let result = next.and_then(|next| next.recv().ok());
+                result.unwrap_or_else(|| Err("it ended without a result".to_owned()))
             }
         };
+        self.queue();
         if result.is_err() {
             self.next = self.end;
         }
@@ -153,12 +132,9 @@ impl<T> Iterator for Ordered<T> {
 impl<T> Drop for Ordered<T> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(Pool { jobs, threads, .. }) = self.pool.take() {
-            drop(jobs);
-            for thread in threads {
-                // A panic was already reported through the results.
-                let _ = thread.join();
-            }
+        for result in self.pool.iter().flat_map(|pool| &pool.results) {
+            // An error is that its job was not begun.
+            let _ = result.recv();
         }
     }
 }
@@ -167,17 +143,19 @@ impl<T> Drop for Ordered<T> {
 mod tests {
     #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+    use std::sync::Mutex;
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
     #[test]
     fn results_come_in_order_though_jobs_end_out_of_order() {
-        let (release, gate) = unbounded();
+        let (release, gate) = channel();
+        let gate = Mutex::new(gate);
         let ordered = Ordered::start(0..8, 2, 4, move |i, _| {
             // Job 0 cannot finish before job 1.
             match i {
-                0 => gate.recv().unwrap(),
+                0 => gate.lock().unwrap().recv().unwrap(),
                 1 => release.send(()).unwrap(),
                 _ => {}
             }

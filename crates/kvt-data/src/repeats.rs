@@ -2,28 +2,6 @@
 
 use super::{DataConfig, batch_count, epoch_order};
 
-/// The order of the images in a training epoch, with repeated augmentation
-/// ([Hoffer et al.](https://arxiv.org/abs/1901.09335)) as in DeiT's `RASampler` on several GPUs.
-///
-/// The shuffled list contains each image [`repeats`](Self::repeats) times in a row, and is padded from its beginning to
-/// a multiple of [`replicas`](Self::replicas). Replica `j` takes the positions `j, j + R, j + 2R, ...`; of these, the
-/// first `floor(floor(images / 256) * 256 / R)` are used, or with fewer than 256 images `ceil(images / R)` (timm's
-/// `RepeatAugSampler`; DeiT's would use none). So an epoch has as many samples as without repeats, but only a fraction
-/// `1 / repeats` of the images. Micro-batch `m` of an epoch belongs to replica `m mod R`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sampler {
-    /// Whether the images are reshuffled in each epoch.
-    pub shuffle: bool,
-    /// Whether an incomplete last batch is dropped; with repeats, that of each replica.
-    pub drop_last: bool,
-    /// Images per micro-batch.
-    pub batch_size: usize,
-    /// How often the list contains each image; 1 gives an ordinary epoch, for any `replicas`.
-    pub repeats: usize,
-    /// The number of processes of the original that are imitated.
-    pub replicas: usize,
-}
-
 /// The positions of an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EpochOrder {
@@ -33,25 +11,28 @@ pub struct EpochOrder {
     pub copies: Vec<u32>,
 }
 
-impl Sampler {
-    /// The sampler for the training images of a plan.
-    pub fn new(config: &DataConfig, batch_size: usize) -> Self {
-        Self {
-            shuffle: config.shuffle,
-            drop_last: config.drop_last,
-            batch_size,
-            repeats: config.repeats,
-            replicas: config.replicas,
-        }
+impl DataConfig {
+    /// Micro-batches of `batch_size` images in a training epoch of `images` images.
+    pub fn training_batches(&self, batch_size: usize, images: usize) -> usize {
+        batch_count(self.places(batch_size, images), batch_size, self.drop_last)
     }
 
-    /// Micro-batches in an epoch of `images` images.
-    pub fn batch_count(&self, images: usize) -> usize {
-        batch_count(self.places(images), self.batch_size, self.drop_last)
-    }
-
-    /// The samples of an epoch, micro-batch by micro-batch.
-    pub fn order(&self, images: usize, epoch: u64, seed: u64) -> EpochOrder {
+    /// The samples of a training epoch, micro-batch by micro-batch, with repeated augmentation
+    /// ([Hoffer et al.](https://arxiv.org/abs/1901.09335)) as in DeiT's `RASampler` on several GPUs.
+    ///
+    /// The shuffled list contains each image [`repeats`](Self::repeats) times in a row, and is padded from its beginning to
+    /// a multiple of [`replicas`](Self::replicas). Replica `j` takes the positions `j, j + R, j + 2R, ...`; of these, the
+    /// first `floor(floor(images / 256) * 256 / R)` are used, or with fewer than 256 images `ceil(images / R)` (timm's
+    /// `RepeatAugSampler`; DeiT's would use none). So an epoch has as many samples as without repeats, but only a fraction
+    /// `1 / repeats` of the images. Micro-batch `m` of an epoch belongs to replica `m mod R`. With `drop_last`, the incomplete last
+    /// batch of each replica is dropped. One repeat is an ordinary epoch, for any `replicas`.
+    pub fn training_order(
+        &self,
+        batch_size: usize,
+        images: usize,
+        epoch: u64,
+        seed: u64,
+    ) -> EpochOrder {
         let samples = epoch_order(images, epoch, seed, self.shuffle);
         if self.repeats <= 1 || samples.is_empty() {
             return EpochOrder {
@@ -59,7 +40,7 @@ impl Sampler {
                 copies: Vec::new(),
             };
         }
-        let places = self.repeated(images).map(|place| {
+        let places = self.repeated(batch_size, images).map(|place| {
             let list = images * self.repeats;
             let (round, place) = (place / list, place % list);
             let copy = round * self.repeats + place % self.repeats;
@@ -81,12 +62,12 @@ impl Sampler {
     }
 
     /// Positions per epoch.
-    fn places(&self, images: usize) -> usize {
+    fn places(&self, batch_size: usize, images: usize) -> usize {
         if self.repeats <= 1 {
             return images;
         }
         let own = self.of_replica(images);
-        let whole = own / self.batch_size * self.batch_size;
+        let whole = own / batch_size * batch_size;
         let own = if self.drop_last && whole > 0 {
             whole
         } else {
@@ -97,9 +78,9 @@ impl Sampler {
 
     /// The positions in the padded list of repeated images, divided among the replicas: whole micro-batches in turn, then
     /// the rest of each replica.
-    fn repeated(&self, images: usize) -> impl Iterator<Item = usize> {
-        let (batch_size, replicas) = (self.batch_size, self.replicas);
-        let own = self.places(images) / replicas;
+    fn repeated(&self, batch_size: usize, images: usize) -> impl Iterator<Item = usize> {
+        let replicas = self.replicas;
+        let own = self.places(batch_size, images) / replicas;
         let whole = own / batch_size;
         let of = move |replica: usize, places: std::ops::Range<usize>| {
             places.map(move |place| replica + place * replicas)

@@ -10,8 +10,8 @@ use crate::data::text::quoted;
 use crate::data::unused_splits;
 use crate::data::{
     DataError, DataState, DecodeMode, EpochOrder, ImageLimits, Loader, LoaderConfig, Prepare,
-    Purpose, Sample, Sampler, Source, Split, Views, balanced_order, epoch_order, open,
-    oriented_batch_count, oriented_order, shapes,
+    Purpose, Sample, Source, Split, Views, balanced_order, epoch_order, open, oriented_batch_count,
+    oriented_order, shapes,
 };
 use crate::task::TaskKind;
 use crate::world::own_cores;
@@ -139,7 +139,10 @@ impl Splits {
     pub fn train_batch_count(&self, plan: &Plan) -> usize {
         match self.orientations(plan) {
             Some(wide) => oriented_batch_count(&wide, plan.train.batch_size),
-            None => sampler(plan).batch_count(self.train.samples.len()),
+            None => {
+                let images = self.train.samples.len();
+                plan.data.training_batches(plan.train.batch_size, images)
+            }
         }
     }
 
@@ -186,7 +189,10 @@ impl Splits {
                 epoch.into(),
                 plan.seed,
             )
-            .unwrap_or_else(|| sampler(plan).order(images, epoch.into(), plan.seed)),
+            .unwrap_or_else(|| {
+                plan.data
+                    .training_order(batch_size, images, epoch.into(), plan.seed)
+            }),
         };
         LoaderConfig {
             order: order.samples,
@@ -315,11 +321,6 @@ fn eval_loading<T>(
         batch_size: plan.eval.batch_size,
         ..loading(plan, source, prepare)
     }
-}
-
-/// The sampler of a training epoch of a plan.
-fn sampler(plan: &Plan) -> Sampler {
-    Sampler::new(&plan.data, plan.train.batch_size)
 }
 
 /// The common settings of all loaders of a plan.

@@ -147,3 +147,14 @@ pub enum Interpolation {
     /// Bilinear or bicubic, each with probability one half.
     Random,
 }
+
+impl Interpolation {
+    /// Whether an image is interpolated bilinearly: as `drawn` says where that is random.
+    pub(super) fn is_bilinear(self, drawn: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::Bicubic => false,
+            Self::Bilinear => true,
+            Self::Random => drawn(),
+        }
+    }
+}

@@ -27,15 +27,6 @@ pub enum EraseMode {
     Const,
 }
 
-/// Erases rectangles of some images.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RandomErasing {
-    probability: f64,
-    mode: EraseMode,
-    max_count: u32,
-    channels: usize,
-}
-
 /// A rectangle and its new values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patch {
@@ -54,18 +45,8 @@ pub struct Patch {
 /// A rectangle: top, left, height, width.
 type Rectangle = [usize; 4];
 
-impl RandomErasing {
-    /// The settings `augment.erase`, `erase_mode` and `erase_count`; `None` if the probability is 0.
-    pub fn new(config: &AugmentConfig) -> Option<Self> {
-        (config.erase > 0.0).then_some(Self {
-            probability: config.erase,
-            mode: config.erase_mode,
-            max_count: config.erase_count,
-            channels: config.channels(),
-        })
-    }
-
-    /// The patches for one image of `size` (height, width) in pixels: with the given probability, 1 to `erase_count`
+impl AugmentConfig {
+    /// The patches that erase parts of one image of `size` (height, width) in pixels: with the probability `erase`, 1 to `erase_count`
     /// rectangles, which share an area of 2 to 33 %, with a height / width log-uniform from 0.3 to 3.33. Later patches cover
     /// earlier ones.
     pub fn patches(&self, size: (usize, usize), key: Key) -> Vec<Patch> {
@@ -87,10 +68,10 @@ impl RandomErasing {
         (height, width): (usize, usize),
         uniform: &mut impl FnMut() -> f64,
     ) -> Vec<Rectangle> {
-        if uniform() >= self.probability {
+        if uniform() >= self.erase {
             return Vec::new();
         }
-        let count = 1 + up_to(self.max_count.saturating_sub(1) as usize, uniform());
+        let count = 1 + up_to(self.erase_count.saturating_sub(1) as usize, uniform());
         let area = (height * width) as f64 / count as f64;
         let one = |_| {
             (0..TRIES).find_map(|_| {
@@ -106,11 +87,11 @@ impl RandomErasing {
     }
 
     fn values(&self, pixels: usize, rng: &mut impl Rng) -> Vec<f32> {
-        let all = self.channels * pixels;
-        match self.mode {
+        let all = self.channels() * pixels;
+        match self.erase_mode {
             EraseMode::Pixel => StandardNormal.sample_iter(rng).take(all).collect(),
             EraseMode::Rand => {
-                let colour = StandardNormal.sample_iter(rng).take(self.channels);
+                let colour = StandardNormal.sample_iter(rng).take(self.channels());
                 let colour: Vec<f32> = colour.collect();
                 colour
                     .iter()
@@ -166,12 +147,12 @@ mod tests {
 
     use super::*;
 
-    fn erasing(probability: f64, mode: EraseMode, max_count: u32) -> RandomErasing {
-        RandomErasing {
-            probability,
-            mode,
-            max_count,
-            channels: 3,
+    fn erasing(erase: f64, erase_mode: EraseMode, erase_count: u32) -> AugmentConfig {
+        AugmentConfig {
+            erase,
+            erase_mode,
+            erase_count,
+            ..AugmentConfig::default()
         }
     }
 

@@ -4,7 +4,7 @@
 //! Mixing of several images of a batch (`recipe::mix`) happens on the device, with the key of the micro-batch.
 //!
 //! The order of the steps: crop and resize, flips ([`Transform`]), 8-bit operations ([`Step`]), normalisation,
-//! [`RandomErasing`].
+//! [random erasing](AugmentConfig::patches).
 
 pub mod auto;
 mod config;
@@ -25,7 +25,7 @@ pub use auto::{AutoAugment, AutoError};
 pub use config::{AugmentConfig, CropMode, Interpolation, Preset};
 pub use crop::{Crop, center_crop, random_resized_crop};
 pub use detect::{MultiscaleConfig, Objects, PrepareObjects};
-pub use erase::{EraseMode, Patch, RandomErasing};
+pub use erase::{EraseMode, Patch};
 pub use jitter::ColorJitter;
 pub use joint::{DenseConfig, JointEval, JointTrain};
 pub use normalization::Normalization;

@@ -51,12 +51,11 @@ impl Transform {
     ///
     /// If the crop is not in the part.
     pub fn apply_part(&self, part: &Part, key: Key) -> Result<Image, AugmentError> {
-        let (image, flip) = self.part_pixels(part, key)?;
-        Ok(self.finished(&image, flip, key))
+        Ok(self.finished(&self.part_pixels(part, key)?, key))
     }
 
-    /// The image at its final size, and whether it must still be flipped.
-    pub fn part_pixels(&self, part: &Part, key: Key) -> Result<(Raster, bool), AugmentError> {
+    /// The image at its final size.
+    pub fn part_pixels(&self, part: &Part, key: Key) -> Result<Raster, AugmentError> {
         let size = (self.width, self.height);
         let filter = self.filter(Some(key));
         // Grey is resized, not the colours; a JPEG has no alpha.

@@ -47,13 +47,6 @@ impl Check<MaskCheck> {
     }
 }
 
-/// What a pair has.
-struct Pair {
-    size: (u32, u32),
-    /// Pixels by label.
-    pixels: [u64; 256],
-}
-
 /// Reads every image with its mask of both splits of a configuration, on all cores.
 ///
 /// # Errors
@@ -92,7 +85,7 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<Check<MaskC
         };
         for (sample, pair) in source.samples.iter().zip(pairs) {
             match pair {
-                Ok(pair) => check.count(&sample.path, &pair),
+                Ok((size, pixels)) => check.count(&sample.path, size, &pixels),
                 Err(bad) => check.unreadable.push(bad),
             }
         }
@@ -106,28 +99,29 @@ pub fn check_masks(data: &DataConfig, limits: ImageLimits) -> Result<Check<MaskC
     })
 }
 
-/// What an image and its mask have.
-fn pair(source: &Source, index: u32, limits: ImageLimits) -> Result<Pair, DecodeError> {
+/// (Width, height) of an image, and the pixels of its mask by label.
+fn pair(
+    source: &Source,
+    index: u32,
+    limits: ImageLimits,
+) -> Result<((u32, u32), [u64; 256]), DecodeError> {
     let (image, map) = source.pair(index, limits)?;
     let mut pixels = [0; 256];
     for label in map.labels {
         pixels[usize::from(label)] += 1;
     }
-    Ok(Pair {
-        size: image.dimensions(),
-        pixels,
-    })
+    Ok((image.dimensions(), pixels))
 }
 
 impl MaskCheck {
-    fn count(&mut self, path: &Path, pair: &Pair) {
-        self.sizes = Some(wider(self.sizes, pair.size));
-        for ((_, all), own) in self.classes.iter_mut().zip(&pair.pixels) {
+    fn count(&mut self, path: &Path, size: (u32, u32), pixels: &[u64; 256]) {
+        self.sizes = Some(wider(self.sizes, size));
+        for ((_, all), own) in self.classes.iter_mut().zip(pixels) {
             *all += own;
         }
-        let ignored = pair.pixels[usize::from(IGNORED)];
+        let ignored = pixels[usize::from(IGNORED)];
         self.ignored += ignored;
-        if pair.pixels.iter().sum::<u64>() == ignored {
+        if pixels.iter().sum::<u64>() == ignored {
             self.unlabelled.push(path.to_owned());
         }
     }

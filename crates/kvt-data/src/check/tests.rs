@@ -5,8 +5,8 @@ use image::{GrayImage, RgbImage};
 use super::*;
 
 fn check_all(root: &Path) -> Check {
-    let limits = ImageLimits::default();
-    check(root, &["train", "val"], limits, "label").unwrap()
+    let splits = ["train", "val"].map(str::to_owned);
+    check_folder(root, &splits, ImageLimits::default(), "label").unwrap()
 }
 
 #[test]

@@ -88,8 +88,7 @@ fn unpack(
         }
         // The first pixel is in the highest bits.
         BitDepth::One | BitDepth::Two | BitDepth::Four => {
-            let of_byte = |byte: &u8| {
-                let byte = *byte;
+            let of_byte = |&byte: &u8| {
                 let shifts = (0..8 / bits).rev().map(move |place| place * bits);
                 shifts.map(move |shift| byte >> shift & ((1 << bits) - 1))
             };

@@ -76,7 +76,7 @@ pub enum ColorKind {
 /// A decoded image and its stored colour format.
 #[derive(Debug, Clone)]
 pub struct Decoded {
-    /// The pixels, with the orientation applied.
+    /// The pixels, with the orientation applied, unless it is beside them.
     pub image: RgbImage,
     /// The alpha, turned as the pixels are, if the file has one and [`ImageLimits::alpha`] asks for it.
     pub alpha: Option<GrayImage>,
@@ -116,18 +116,11 @@ pub(crate) fn decode_raster(path: &Path, limits: ImageLimits) -> Result<Raster, 
 ///
 /// The reason, as text.
 pub fn decode_bytes(bytes: &[u8], limits: ImageLimits) -> Result<Decoded, String> {
-    let Stored {
-        image,
-        alpha,
-        color,
-        orientation,
-    } = decode_stored(bytes, limits)?;
-    let alpha = alpha.map(|alpha| turned(alpha, orientation).into_luma8());
-    Ok(Decoded {
-        image: upright(image, orientation),
-        alpha,
-        color,
-    })
+    let (mut found, orientation) = decode_stored(bytes, limits)?;
+    found.image = upright(found.image, orientation);
+    let turn = |alpha: GrayImage| turned(alpha, orientation).into_luma8();
+    found.alpha = found.alpha.map(turn);
+    Ok(found)
 }
 
 impl From<Decoded> for Raster {
@@ -136,36 +129,32 @@ impl From<Decoded> for Raster {
     }
 }
 
-/// An image as its file has it, before it is turned.
-pub(super) struct Stored {
-    pub(super) image: RgbImage,
-    alpha: Option<GrayImage>,
-    color: ColorKind,
-    orientation: Orientation,
-}
-
-impl Stored {
-    /// The image as its annotation describes it, in (width, height): as stored, or else upright. An orientation can be added to
-    /// a photograph after its annotation, or before.
-    pub(super) fn of_size(self, size: (u32, u32)) -> Result<RgbImage, String> {
-        if self.image.dimensions() == size {
-            return Ok(self.image);
-        }
-        let (width, height) = self.image.dimensions();
-        let image = upright(self.image, self.orientation);
-        if image.dimensions() == size {
-            Ok(image)
-        } else {
-            Err(format!(
-                "the image has {width} x {height} pixels, its annotation {} x {}",
-                size.0, size.1
-            ))
-        }
+/// An image as its annotation describes it, in (width, height): as stored, or else upright. An orientation can be added to a
+/// photograph after its annotation, or before.
+pub(super) fn of_size(
+    (stored, orientation): (Decoded, Orientation),
+    size: (u32, u32),
+) -> Result<RgbImage, String> {
+    let (width, height) = stored.image.dimensions();
+    if (width, height) == size {
+        return Ok(stored.image);
+    }
+    let image = upright(stored.image, orientation);
+    if image.dimensions() == size {
+        Ok(image)
+    } else {
+        Err(format!(
+            "the image has {width} x {height} pixels, its annotation {} x {}",
+            size.0, size.1
+        ))
     }
 }
 
-/// Decodes the bytes of an image file without applying the orientation.
-pub(super) fn decode_stored(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
+/// Decodes the bytes of an image file: the image as stored, and the orientation that turns it.
+pub(super) fn decode_stored(
+    bytes: &[u8],
+    limits: ImageLimits,
+) -> Result<(Decoded, Orientation), String> {
     caught(bytes, "image", || decode_checked(bytes, limits))
 }
 
@@ -209,7 +198,7 @@ pub(super) fn format_of(bytes: &[u8]) -> Result<ImageFormat, String> {
     image::guess_format(bytes).map_err(|_| NOT_AN_IMAGE.to_owned())
 }
 
-fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
+fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<(Decoded, Orientation), String> {
     let format = format_of(bytes)?;
     let truncated = "the file is truncated";
     let mut jpeg = None;
@@ -256,12 +245,12 @@ fn decode_checked(bytes: &[u8], limits: ImageLimits) -> Result<Stored, String> {
             (to_rgb(image, is_multiplied), alpha, color)
         }
     };
-    Ok(Stored {
+    let found = Decoded {
         image,
         alpha,
         color,
-        orientation,
-    })
+    };
+    Ok((found, orientation))
 }
 
 fn upright(image: RgbImage, orientation: Orientation) -> RgbImage {

@@ -9,10 +9,7 @@ use crate::prepare::Example;
 use crate::{Batch, DataError, OnError, View, image_key};
 
 /// A batch, and the images that were skipped for it.
-pub(super) struct Made<T> {
-    pub(super) batch: Batch<T>,
-    pub(super) skipped: Vec<Skipped>,
-}
+pub(super) type Made<T> = (Batch<T>, Vec<Skipped>);
 
 impl<T> LoaderConfig<T> {
     /// Makes one batch. Stops early with an incomplete batch if its result is no longer needed.
@@ -48,7 +45,7 @@ impl<T> LoaderConfig<T> {
             targets,
             indices,
         };
-        Ok(Made { batch, skipped })
+        Ok((batch, skipped))
     }
 
     /// Returns the sample index and the prepared image of one position of the order, or `None` if the position stays

@@ -169,10 +169,10 @@ impl<T: Send + 'static> Iterator for Loader<T> {
         while !self.failed {
             let made = self.batches.next()?.and_then(|made| made);
             self.remaining = self.remaining.saturating_sub(1);
-            let batch = made.and_then(|made| {
-                self.take_skipped(made.skipped)?;
-                self.check_readable(&made.batch)?;
-                Ok(made.batch)
+            let batch = made.and_then(|(batch, skipped)| {
+                self.take_skipped(skipped)?;
+                self.check_readable(&batch)?;
+                Ok(batch)
             });
             self.failed = batch.is_err();
             // In an evaluation, all images of a batch may be unreadable: then there is nothing to deliver.

@@ -2,19 +2,18 @@
 
 use super::*;
 
-fn sampler(batch_size: usize, repeats: usize, replicas: usize) -> Sampler {
-    Sampler {
+fn config(repeats: usize, replicas: usize) -> DataConfig {
+    DataConfig {
         shuffle: false,
         drop_last: false,
-        batch_size,
         repeats,
         replicas,
+        ..DataConfig::default()
     }
 }
 
 /// The samples of each replica in order: those of its whole micro-batches, then its rest.
-fn dealt(sampler: Sampler, order: &[u32]) -> Vec<Vec<u32>> {
-    let (batch, replicas) = (sampler.batch_size, sampler.replicas);
+fn dealt((batch, replicas): (usize, usize), order: &[u32]) -> Vec<Vec<u32>> {
     let round = batch * replicas;
     let (whole, rest) = order.split_at(order.len() / round * round);
     let mut found = vec![Vec::new(); replicas];
@@ -45,40 +44,43 @@ fn repeated_augmentation_is_deits() {
         let expected: Vec<u32> = numbers.iter().map(|b| u32::from_le_bytes(*b)).collect();
         let expected: Vec<&[u32]> = expected.chunks(tensor.shape()[1]).collect();
         for batch_size in [1, 4, 7, 1000] {
-            let plain = sampler(batch_size, repeats, replicas);
-            let order = plain.order(images, 0, 0).samples;
+            let plain = config(repeats, replicas);
+            let order = plain.training_order(batch_size, images, 0, 0).samples;
             assert_eq!(
-                dealt(plain, &order),
+                dealt((batch_size, replicas), &order),
                 expected,
                 "{name} in batches of {batch_size}"
             );
             assert_eq!(
-                plain.batch_count(images),
+                plain.training_batches(batch_size, images),
                 batch_count(order.len(), batch_size, false)
             );
 
             // Shuffling only permutes the images.
-            let shuffled = Sampler {
+            let shuffled = DataConfig {
                 shuffle: true,
-                ..plain
+                ..plain.clone()
             };
             let names = epoch_order(images, 2, 9, true);
             let renamed: Vec<u32> = order.iter().map(|&i| names[i as usize]).collect();
-            assert_eq!(shuffled.order(images, 2, 9).samples, renamed, "{name}");
+            let order = shuffled.training_order(batch_size, images, 2, 9);
+            assert_eq!(order.samples, renamed, "{name}");
 
             // Incomplete micro-batches are at the end of each replica.
-            let cut = Sampler {
+            let cut = DataConfig {
                 drop_last: true,
                 ..plain
             };
             let whole = expected[0].len() / batch_size * batch_size;
-            let order = cut.order(images, 0, 0).samples;
+            let order = cut.training_order(batch_size, images, 0, 0).samples;
+            let batches = cut.training_batches(batch_size, images);
             if whole > 0 {
                 let expected: Vec<&[u32]> = expected.iter().map(|own| &own[..whole]).collect();
-                assert_eq!(dealt(cut, &order), expected, "{name}, whole batches");
-                assert_eq!(cut.batch_count(images), whole / batch_size * replicas);
+                let found = dealt((batch_size, replicas), &order);
+                assert_eq!(found, expected, "{name}, whole batches");
+                assert_eq!(batches, whole / batch_size * replicas);
             } else {
-                assert!(cut.batch_count(images) > 0);
+                assert!(batches > 0);
             }
         }
     }
@@ -88,7 +90,7 @@ fn repeated_augmentation_is_deits() {
 #[test]
 fn copies_of_a_sample_are_told_apart() {
     for (images, repeats, replicas) in [(600, 3, 4), (600, 3, 1), (10, 2, 3), (2, 3, 7)] {
-        let order = sampler(5, repeats, replicas).order(images, 1, 2);
+        let order = config(repeats, replicas).training_order(5, images, 1, 2);
         assert_eq!(order.samples.len(), order.copies.len());
         let mut seen = std::collections::BTreeSet::new();
         for pair in order.samples.iter().zip(&order.copies) {
@@ -109,15 +111,17 @@ fn copies_of_a_sample_are_told_apart() {
 #[test]
 fn without_repeats_it_is_the_ordinary_epoch() {
     for replicas in [1, 4] {
-        let plain = Sampler {
+        let plain = DataConfig {
             shuffle: true,
-            ..sampler(4, 1, replicas)
+            ..config(1, replicas)
         };
-        let order = plain.order(23, 3, 7);
+        let order = plain.training_order(4, 23, 3, 7);
         assert_eq!(order.samples, epoch_order(23, 3, 7, true));
         assert!(order.copies.is_empty());
-        assert_eq!(plain.batch_count(23), 6);
+        assert_eq!(plain.training_batches(4, 23), 6);
     }
-    assert_eq!(sampler(4, 3, 2).order(0, 0, 0), EpochOrder::default());
-    assert_eq!(sampler(4, 3, 2).batch_count(0), 0);
+    let repeated = config(3, 2);
+    let none = repeated.training_order(4, 0, 0, 0);
+    assert_eq!(none, EpochOrder::default());
+    assert_eq!(repeated.training_batches(4, 0), 0);
 }

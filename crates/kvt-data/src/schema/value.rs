@@ -184,16 +184,9 @@ fn refusal(schema: &Value, value: &toml::Value) -> Refusal {
 }
 
 /// A description as part of a sentence: with articles before the types in it.
-fn with_article(words: String) -> String {
-    const TYPES: [(&str, &str); 5] = [
-        ("integer", "an"),
-        ("float", "a"),
-        ("string", "a"),
-        ("list", "a"),
-        ("non-empty", "a"),
-    ];
-    let mut text = words;
-    for (name, article) in TYPES {
+fn with_article(mut text: String) -> String {
+    for name in ["integer", "float", "string", "list", "non-empty"] {
+        let article = if name == "integer" { "an" } else { "a" };
         if text.starts_with(name) {
             text.insert_str(0, &format!("{article} "));
         }

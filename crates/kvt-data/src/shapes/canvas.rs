@@ -18,7 +18,7 @@ pub(super) struct Canvas {
     side: usize,
     pixels: Vec<Color>,
     /// The layer that was painted last over the centre of each pixel.
-    layers: Vec<u8>,
+    pub(super) layers: Vec<u8>,
 }
 
 impl Canvas {
@@ -76,11 +76,6 @@ impl Canvas {
                 }
             }
         }
-    }
-
-    /// The visible layer of each pixel, row by row.
-    pub(super) fn layers(&self) -> &[u8] {
-        &self.layers
     }
 
     fn range(&self, center: f32, reach: f32) -> std::ops::Range<usize> {

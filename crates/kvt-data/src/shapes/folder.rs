@@ -23,8 +23,6 @@ const AT_ONCE: usize = 8;
 /// The data set that was written or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The data set's folder.
-    pub dir: PathBuf,
     /// Class names: byte-sorted as in the listing of an image folder, or of scenes, in the order of the masks' values.
     pub classes: Vec<String>,
     /// Number of training images.
@@ -43,9 +41,8 @@ struct Manifest {
 }
 
 impl Summary {
-    fn of(config: &ShapesConfig, dir: &Path, generated: bool) -> Self {
+    fn of(config: &ShapesConfig, generated: bool) -> Self {
         Self {
-            dir: dir.to_owned(),
             classes: config.class_names(),
             train: config.images(Split::Train),
             val: config.images(Split::Val),
@@ -86,7 +83,7 @@ pub fn ensure(
         Ok::<(), DataError>(())
     });
     match made {
-        Ok(()) => Ok(Summary::of(config, dir, true)),
+        Ok(()) => Ok(Summary::of(config, true)),
         Err(error) if is_vacant(dir)? => Err(error),
         // Another process finished first.
         Err(_) => found(config, dir),
@@ -117,7 +114,7 @@ fn found(config: &ShapesConfig, dir: &Path) -> Result<Summary, DataError> {
         }
         .into());
     }
-    Ok(Summary::of(config, dir, false))
+    Ok(Summary::of(config, false))
 }
 
 /// `<split>/<class>/00000.png`

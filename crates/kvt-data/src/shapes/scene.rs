@@ -122,7 +122,7 @@ fn add_clutter(canvas: &mut Canvas, clutter: f32, rng: &mut ChaCha8Rng) {
         let color = random_color(rng);
         let kind = rng.random_range(0..3_u32);
         let stretch = uniform(rng, 0.3, 0.9);
-        let figure = random_figure(rng);
+        let figure = Figure::ALL[rng.random_range(0..Figure::ALL.len() as u32) as usize];
         let cut = uniform(rng, -0.1, 0.3);
         let inside = |x: f32, y: f32| match kind {
             // An ellipse, at most half as large as the smallest target.
@@ -203,10 +203,6 @@ fn shading(rng: &mut ChaCha8Rng, color: Color) -> impl FnMut(f32, f32) -> Color 
         color
             .map(|value| value + strength * (x * slope.0 + y * slope.1 - 0.5 * (slope.0 + slope.1)))
     }
-}
-
-fn random_figure(rng: &mut ChaCha8Rng) -> Figure {
-    Figure::ALL[rng.random_range(0..Figure::ALL.len() as u32) as usize]
 }
 
 pub(super) fn random_color(rng: &mut ChaCha8Rng) -> Color {

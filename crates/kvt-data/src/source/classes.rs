@@ -54,8 +54,11 @@ pub(super) fn names(text: &str) -> Vec<String> {
 }
 
 impl Source {
-    /// These images with the labels of a list, which must contain the same names in any order.
-    pub(super) fn relabelled(mut self, classes: &[String]) -> Result<Self, DataError> {
+    /// These images with the labels of a list, which must contain the same names in any order; without one, as they are.
+    pub(super) fn relabelled(mut self, classes: Option<&[String]>) -> Result<Self, DataError> {
+        let Some(classes) = classes else {
+            return Ok(self);
+        };
         // Of equal names, the first one counts.
         let last_first = classes.iter().enumerate().rev();
         let numbers: HashMap<&String, usize> = last_first.map(|(n, class)| (class, n)).collect();

@@ -3,13 +3,13 @@
 mod error;
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::FolderError;
+use super::classes::without;
 use super::{ClassError, Place, Sample, Source};
 use crate::DataError;
 use crate::listing::{self, Classes, OtherFormats};
@@ -59,16 +59,17 @@ impl Source {
     ) -> Result<Self, DataError> {
         let root = dir.into();
         let mut listed = listing::classes(&root)?;
-        let found: BTreeSet<String> = listed.names.into_iter().collect();
-        let expected: BTreeSet<String> = classes.iter().cloned().collect();
-        if found != expected {
+        listed.names.sort();
+        let missing = without(classes, &listed.names);
+        let extra = without(&listed.names, classes);
+        if !(missing.is_empty() && extra.is_empty()) {
             // A class can be missing because its link is dead.
             return Err(match listed.unlisted.into_iter().next() {
                 Some(first) => DataError::Unlisted(first),
                 None => ClassError::ClassesDiffer {
                     path: root,
-                    missing: expected.difference(&found).cloned().collect(),
-                    extra: found.difference(&expected).cloned().collect(),
+                    missing,
+                    extra,
                 }
                 .into(),
             });

@@ -48,6 +48,7 @@ pub use pairs::{PairError, Unpaired};
 pub use read::Picture;
 pub use shards::ShardFault;
 pub(super) use shards::{CLASSES, LABEL, SHARD};
+pub(super) use share::chosen;
 pub(super) use splits::detected;
 pub use splits::{
     Split, SplitError, is_split, is_whole, split_name, test_split, unused_splits, unused_splits_of,

@@ -73,8 +73,8 @@ fn archives(data: &DataConfig, classes: Option<&[String]>) -> Result<[Source; 2]
             are_labels: train.are_labels,
         };
         let val = listed(data, Some(of_val), Some(known))?;
-        let train = relabelled(train, classes)?;
-        let val = val.relabelled(&train.classes)?;
+        let train = train.relabelled(classes)?;
+        let val = val.relabelled(Some(&train.classes))?;
         [train, val]
     };
     if data.kind == DataKind::Parquet {
@@ -167,9 +167,9 @@ fn read(
                 classes,
                 are_labels: false,
             });
-            relabelled(listed(data, split, known)?, classes)
+            listed(data, split, known)?.relabelled(classes)
         }
-        DataKind::Cifar => relabelled(cifar::open(&data.path, name)?, classes),
+        DataKind::Cifar => cifar::open(&data.path, name)?.relabelled(classes),
         DataKind::Masks => pairs::open(data, split, classes),
         DataKind::Coco => coco::open(data, asked, name, classes),
     }
@@ -179,13 +179,6 @@ fn folder(dir: &Path, data: &DataConfig, classes: Option<&[String]>) -> Result<S
     match classes {
         Some(classes) => Source::open_with_classes(dir, classes),
         None => Source::open(dir, data.class_order),
-    }
-}
-
-fn relabelled(source: Source, classes: Option<&[String]>) -> Result<Source, DataError> {
-    match classes {
-        Some(classes) => source.relabelled(classes),
-        None => Ok(source),
     }
 }
 

@@ -12,7 +12,7 @@ use kvt_ops::Key;
 use super::cache::Cache;
 use super::{Coding, Place, Sample, Source, cifar};
 use crate::augment::{Look, Part, Transform};
-use crate::decode::{decode_stored, dimensions, region};
+use crate::decode::{decode_stored, dimensions, of_size, region};
 use crate::file::{self, ImageLimits};
 use crate::raster::Raster;
 use crate::{ColorKind, DataError, DecodeError, Decoded, View, decode_bytes};
@@ -221,7 +221,7 @@ impl Source {
             return Ok(image.rgb.clone());
         }
         let stored = decode_stored(&self.bytes(sample, limits)?, limits)?;
-        let image = stored.of_size(size);
+        let image = of_size(stored, size);
         let image = image.map_err(|reason| format!("{reason}, in `{}`", file.display()))?;
         if let Some(cache) = cache {
             cache.keep(index, &image, None);

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use tar::{Archive, Entry, EntryType};
 
 pub use self::fault::ShardFault;
-use super::{Place, Sample, Source, within};
+use super::{Place, Sample, Source, classes, within};
 use crate::listing::OtherFormats;
 use crate::regular;
 use crate::text::{LARGEST_LIST, read_text};
@@ -100,7 +100,7 @@ fn numbers(list: PathBuf, samples: &[Sample]) -> Result<Vec<String>, DataError> 
         );
         return Err(DataError::records(list, reason));
     }
-    Ok((0..count).map(|label| label.to_string()).collect())
+    Ok(classes::numbers(count as usize))
 }
 
 /// What is wrong with a shard, and in which member.
@@ -246,9 +246,9 @@ impl Index {
         // `3.seg.png` can be read, but is not the image of the sample.
         let last = ending.rsplit('.').next().unwrap_or_default();
         if listing::is_other_format(last) {
-            self.others.add(ending, path);
+            self.others.add(ending, 1, path);
         } else {
-            self.beside.add(ending, path);
+            self.beside.add(ending, 1, path);
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn of_chosen<T: Clone>(items: &[T], is_chosen: impl Fn(usize) -> bool
 }
 
 /// The chosen images, in order.
-pub(super) fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
+pub(crate) fn chosen(source: &Source, is_chosen: impl Fn(usize) -> bool) -> Source {
     let masks = source.masks.as_ref().map(|masks| {
         Arc::new(Masks {
             files: of_chosen(&masks.files, &is_chosen),

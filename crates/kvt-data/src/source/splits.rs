@@ -177,11 +177,8 @@ pub(super) fn refuse_whole(data: &DataConfig) -> Result<(), DataError> {
 /// Rejects several splits where a share of a whole is to validate.
 pub(super) fn refuse_splits(data: &DataConfig) -> Result<(), DataError> {
     let mut candidates: Vec<&str> = names::usual().collect();
-    for own in [data.train.as_str(), data.val.as_str()] {
-        if names::usual().all(|usual| usual != own) {
-            candidates.push(own);
-        }
-    }
+    let own = [data.train.as_str(), data.val.as_str()].into_iter();
+    candidates.extend(own.filter(|own| names::usual().all(|usual| usual != *own)));
     let root = divided(data);
     candidates.retain(|name| is_split(data.kind, &root, name));
     let mut splits: Vec<String> = candidates.into_iter().map(str::to_owned).collect();

@@ -52,7 +52,7 @@ pub struct Stage {
     pub share: f64,
 }
 
-const STAGES: [&str; 4] = ["read", "decode", "crop, resize, augment", "flip, normalise"];
+const STAGES: [&str; 4] = ["read", "decode", "crop, resize, augment", "normalise"];
 
 /// Times the stages and the loader in turn, round by round; `progress` is called with the number of completed rounds.
 ///
@@ -148,14 +148,14 @@ fn alone(plan: &Plan, splits: &Splits, images: usize) -> Result<[f64; 4], BenchE
             } else {
                 picture.clone()
             };
-            let (image, flip) = match copy {
+            let image = match copy {
                 Some(Picture::Whole(image)) => transform.pixels(image, key),
                 Some(Picture::Part(part)) => transform.part_pixels(&part, key),
                 None => break,
             }
             .map_err(DataError::from)?;
             spend(2);
-            transform.normalize(&image, flip, key, out);
+            transform.normalize(&image, key, out);
             spend(3);
         }
     }

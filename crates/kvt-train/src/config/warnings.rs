@@ -4,7 +4,7 @@ use kvt_attention::{AttentionConfig, Neighbors};
 use kvt_models::ModelConfig;
 
 use super::Plan;
-use crate::data::{DataKind, Sampler, split_name};
+use crate::data::{DataKind, split_name};
 use crate::task::{Freeze, summary_of};
 use kvt_data::text::short;
 
@@ -25,7 +25,7 @@ pub fn warnings(plan: &Plan, model: &ModelConfig, images: Option<usize>) -> Vec<
         })
     });
     let steps_per_epoch = images.map(|images| {
-        let batches = Sampler::new(&plan.data, plan.train.batch_size).batch_count(images);
+        let batches = plan.data.training_batches(plan.train.batch_size, images);
         batches.div_ceil(plan.train.accumulate) as f64
     });
     let all_epochs = plan.epochs().map_or(f64::INFINITY, f64::from);

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::Phase;
 
-use crate::augment::{Normalization, RandomErasing};
+use crate::augment::{AugmentConfig, Normalization};
 use crate::config::Plan;
 use crate::recipe::Position;
 use crate::recipe::mix::{MixConfig, MixOrder, draw, write_patches};
@@ -14,7 +14,7 @@ pub(super) struct Mixer {
     pub(super) mix: MixConfig,
     normalization: Normalization,
     /// The erasing that follows the mixing of images; `None` if images are erased before, or not at all.
-    erasing: Option<RandomErasing>,
+    erasing: Option<AugmentConfig>,
 }
 
 impl Mixer {
@@ -23,7 +23,8 @@ impl Mixer {
         Self {
             mix: plan.mix.clone(),
             normalization: Normalization::from(&plan.augment),
-            erasing: RandomErasing::new(&plan.augment).filter(|_| plan.mix.mixes_first()),
+            erasing: Some(plan.augment.clone())
+                .filter(|augment| augment.erase > 0.0 && plan.mix.mixes_first()),
         }
     }
 

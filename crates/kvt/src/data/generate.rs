@@ -86,6 +86,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         made.train,
         made.val,
         made.classes.len(),
-        made.dir.display()
+        args.dir.display()
     ))
 }

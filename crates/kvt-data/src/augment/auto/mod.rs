@@ -1,7 +1,7 @@
 //! Automatic augmentation with timm's policy strings: RandAugment, AugMix, AutoAugment and 3-Augment (`timm/data/auto_augment.py`).
 //!
-//! A [`Policy`] is parsed from a string. The draws for one image are a [`Drawn`], a list of operations with their magnitudes.
-//! Applying it draws no further random numbers, so tests can substitute timm's.
+//! A [`Policy`] is parsed from a string. What it draws for one image is a list of operations with their magnitudes, or a [`Mixture`]
+//! of several. Applying it draws no further random numbers, so tests can substitute timm's.
 
 mod augmix;
 mod grammar;
@@ -31,15 +31,6 @@ pub enum Policy {
     SubPolicies(SubPolicies),
 }
 
-/// The draws for one image.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Drawn {
-    /// A sequence of operations.
-    Chain(Vec<Draw>),
-    /// Several chains, mixed.
-    Mixture(Mixture),
-}
-
 /// A policy and the image properties that its operations need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AutoAugment {
@@ -67,30 +58,13 @@ impl AutoAugment {
     /// Draws for one image and applies the result.
     #[must_use]
     pub fn apply(&self, image: RgbImage, key: Key) -> RgbImage {
-        self.policy.draw(key).apply(image, &self.context)
-    }
-}
-
-impl Policy {
-    /// Draws for one image.
-    pub fn draw(&self, key: Key) -> Drawn {
         let rng = &mut key.rng();
-        match self {
-            Self::Rand(policy) => Drawn::Chain(policy.draw(rng)),
-            Self::AugMix(policy) => Drawn::Mixture(policy.draw(rng)),
-            Self::SubPolicies(policy) => Drawn::Chain(policy.draw(rng)),
-        }
-    }
-}
-
-impl Drawn {
-    /// Applies the operations to an image.
-    #[must_use]
-    pub fn apply(&self, image: RgbImage, context: &Context) -> RgbImage {
-        match self {
-            Self::Chain(draws) => op::apply_all(draws, image, context),
-            Self::Mixture(mixture) => mixture.apply(&image, context),
-        }
+        let draws = match &self.policy {
+            Policy::Rand(policy) => policy.draw(rng),
+            Policy::AugMix(policy) => return policy.draw(rng).apply(&image, &self.context),
+            Policy::SubPolicies(policy) => policy.draw(rng),
+        };
+        op::apply_all(&draws, image, &self.context)
     }
 }
 

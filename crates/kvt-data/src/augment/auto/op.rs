@@ -4,7 +4,7 @@ use image::RgbImage;
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::augment::ops::{Resample, Sampling};
+use crate::augment::ops::Sampling;
 use crate::augment::{AugmentConfig, Interpolation, ops};
 
 /// The magnitude at which an argument has its full size.
@@ -89,11 +89,8 @@ pub enum Op {
     Sharpness(f64),
     /// By a fraction of the colour circle. No policy has it.
     Hue(f64),
-    ShearX(f64, Sampling),
-    ShearY(f64, Sampling),
-    /// By a fraction of the image's side.
-    TranslateXRel(f64, Sampling),
-    TranslateYRel(f64, Sampling),
+    /// By a matrix as that of [`ops::affine`], in which the shifts are fractions of the image's sides.
+    Affine([f64; 6], Sampling),
     /// With a radius.
     GaussianBlur(f64),
 }
@@ -149,14 +146,8 @@ impl Context {
     }
 
     fn sampling(&self, is_bilinear: bool) -> Sampling {
-        let filter = match self.interpolation {
-            Interpolation::Bilinear => Resample::Bilinear,
-            Interpolation::Bicubic => Resample::Bicubic,
-            Interpolation::Random if is_bilinear => Resample::Bilinear,
-            Interpolation::Random => Resample::Bicubic,
-        };
         Sampling {
-            filter,
+            is_bilinear: self.interpolation.is_bilinear(|| is_bilinear),
             fill: self.fill,
         }
     }
@@ -213,10 +204,11 @@ impl Draw {
             OpName::BrightnessIncreasing => Op::Brightness(increasing),
             OpName::Sharpness => Op::Sharpness(enhance),
             OpName::SharpnessIncreasing => Op::Sharpness(increasing),
-            OpName::ShearX => Op::ShearX(shear, sampling),
-            OpName::ShearY => Op::ShearY(shear, sampling),
-            OpName::TranslateXRel => Op::TranslateXRel(share, sampling),
-            OpName::TranslateYRel => Op::TranslateYRel(share, sampling),
+            // Shows at (x, y) what is `shear` y further right, and so on.
+            OpName::ShearX => Op::Affine([1.0, shear, 0.0, 0.0, 1.0, 0.0], sampling),
+            OpName::ShearY => Op::Affine([1.0, 0.0, 0.0, shear, 1.0, 0.0], sampling),
+            OpName::TranslateXRel => Op::Affine([1.0, 0.0, share, 0.0, 1.0, 0.0], sampling),
+            OpName::TranslateYRel => Op::Affine([1.0, 0.0, 0.0, 0.0, 1.0, share], sampling),
             OpName::Desaturate => Op::Color(1.0 - between(0.5, 1.0)),
             OpName::GaussianBlur => Op::GaussianBlur(between(0.1, 2.0)),
             OpName::GaussianBlurRand => {
@@ -244,20 +236,10 @@ impl Op {
             Self::Hue(turns) => ops::hue(&mut image, turns),
             Self::GaussianBlur(radius) => ops::gaussian_blur(&mut image, radius),
             Self::Rotate(degrees, sampling) => return ops::rotate(&image, degrees, sampling),
-            // Shows at (x, y) what is `factor` y further right, and so on.
-            Self::ShearX(factor, sampling) => {
-                return ops::affine(&image, [1.0, factor, 0.0, 0.0, 1.0, 0.0], sampling);
-            }
-            Self::ShearY(factor, sampling) => {
-                return ops::affine(&image, [1.0, 0.0, 0.0, factor, 1.0, 0.0], sampling);
-            }
-            Self::TranslateXRel(share, sampling) => {
-                let pixels = share * f64::from(image.width());
-                return ops::affine(&image, [1.0, 0.0, pixels, 0.0, 1.0, 0.0], sampling);
-            }
-            Self::TranslateYRel(share, sampling) => {
-                let pixels = share * f64::from(image.height());
-                return ops::affine(&image, [1.0, 0.0, 0.0, 0.0, 1.0, pixels], sampling);
+            Self::Affine([a, b, across, d, e, down], sampling) => {
+                let across = across * f64::from(image.width());
+                let down = down * f64::from(image.height());
+                return ops::affine(&image, [a, b, across, d, e, down], sampling);
             }
         }
         image

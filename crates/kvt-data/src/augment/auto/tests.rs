@@ -8,7 +8,6 @@ use super::golden::{DrawCase, Golden, NAMES, difference};
 use super::rand_augment::Set;
 use super::*;
 use crate::augment::Interpolation;
-use crate::augment::ops::Resample;
 
 #[test]
 fn operations_are_exactly_as_pillow_has_them() {
@@ -46,19 +45,22 @@ fn chains_and_mixtures_are_exactly_as_pillow_has_them() {
         let chains = || {
             case.chains
                 .iter()
-                .map(|chain| chain.iter().map(DrawCase::draw).collect())
-        };
-        let drawn = match (case.auto.parse().unwrap(), &case.weights, case.share) {
-            (Policy::Rand(_), ..) => Drawn::Chain(chains().next().unwrap()),
-            (Policy::AugMix(policy), Some(weights), Some(share)) => Drawn::Mixture(Mixture {
-                chains: weights.iter().copied().zip(chains()).collect(),
-                share,
-                is_blended: policy.is_blended,
-            }),
-            (other, ..) => panic!("{other:?}"),
+                .map(|chain| chain.iter().map(DrawCase::draw).collect::<Vec<Draw>>())
         };
         let context = golden.context(if case.share.is_some() { 0.3 } else { 0.45 });
-        let found = drawn.apply(golden.chained(), &context);
+        let image = golden.chained();
+        let found = match (case.auto.parse().unwrap(), &case.weights, case.share) {
+            (Policy::Rand(_), ..) => op::apply_all(&chains().next().unwrap(), image, &context),
+            (Policy::AugMix(policy), Some(weights), Some(share)) => {
+                let mixture = Mixture {
+                    chains: weights.iter().copied().zip(chains()).collect(),
+                    share,
+                    is_blended: policy.is_blended,
+                };
+                mixture.apply(&image, &context)
+            }
+            (other, ..) => panic!("{other:?}"),
+        };
         let expected = golden.image(&format!("chains.{index}"));
         assert_eq!(
             difference(&found, &expected),
@@ -120,13 +122,16 @@ fn tables_are_timms() {
 
 fn draws(text: &str, n: u64) -> Vec<Vec<Draw>> {
     let policy: Policy = text.parse().unwrap();
-    let draw = |seed| match policy.draw(Key::new(seed)) {
-        Drawn::Chain(draws) => draws,
-        Drawn::Mixture(mixture) => mixture
-            .chains
-            .into_iter()
-            .flat_map(|(_, draws)| draws)
-            .collect(),
+    let draw = |seed| {
+        let rng = &mut Key::new(seed).rng();
+        match &policy {
+            Policy::Rand(policy) => policy.draw(rng),
+            Policy::SubPolicies(policy) => policy.draw(rng),
+            Policy::AugMix(policy) => {
+                let chains = policy.draw(rng).chains.into_iter();
+                chains.flat_map(|(_, draws)| draws).collect()
+            }
+        }
     };
     (0..n).map(draw).collect()
 }
@@ -288,13 +293,13 @@ fn policies_draw_one_of_their_chains() {
 
 #[test]
 fn the_shares_of_augmix() {
-    let policy: Policy = "augmix-m3-w4-a2".parse().unwrap();
+    let Ok(Policy::AugMix(policy)) = "augmix-m3-w4-a2".parse() else {
+        panic!("a mixture");
+    };
     let (n, mut shares, mut squares, mut first) = (3000_u64, 0.0, 0.0, 0.0);
     let mut depths = [0_u32; 4];
     for seed in 0..n {
-        let Drawn::Mixture(mixture) = policy.draw(Key::new(seed)) else {
-            panic!("a mixture");
-        };
+        let mixture = policy.draw(&mut Key::new(seed).rng());
         let total: f32 = mixture.chains.iter().map(|(weight, _)| weight).sum();
         assert!((total - 1.0).abs() < 1e-6 && mixture.chains.len() == 4 && !mixture.is_blended);
         let share = f64::from(mixture.share);
@@ -409,18 +414,15 @@ fn the_context_follows_the_configuration() {
         share: 0.0,
     };
     for (interpolation, expected) in [
-        (Interpolation::Bicubic, [Resample::Bicubic; 2]),
-        (Interpolation::Bilinear, [Resample::Bilinear; 2]),
-        (
-            Interpolation::Random,
-            [Resample::Bicubic, Resample::Bilinear],
-        ),
+        (Interpolation::Bicubic, [false; 2]),
+        (Interpolation::Bilinear, [true; 2]),
+        (Interpolation::Random, [false, true]),
     ] {
         let context = of("rand", interpolation).unwrap().context;
         let filters = [false, true].map(|is_bilinear| match draw(is_bilinear).op(&context) {
             Op::Rotate(degrees, sampling) => {
                 assert_eq!((degrees, sampling.fill), (-27.0, [124, 116, 104]));
-                sampling.filter
+                sampling.is_bilinear
             }
             other => panic!("{other:?}"),
         });

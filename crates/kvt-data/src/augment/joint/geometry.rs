@@ -133,9 +133,6 @@ pub(super) fn flip(image: &mut RgbImage, map: &mut LabelMap) {
 
 /// A mask with ignored pixels at the right and bottom, up to (height, width).
 pub(super) fn pad(map: &LabelMap, (height, width): (usize, usize)) -> LabelMap {
-    if map.size == (height, width) {
-        return map.clone();
-    }
     let mut labels = vec![IGNORED; height * width];
     let rows = map.labels.chunks_exact(map.size.1.max(1));
     for (to, from) in labels.chunks_exact_mut(width.max(1)).zip(rows) {

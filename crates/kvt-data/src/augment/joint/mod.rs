@@ -202,7 +202,7 @@ fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError
 pub(super) fn normalized(levels: &Levels, image: RgbImage) -> Image {
     let size = (image.height() as usize, image.width() as usize);
     let mut own = Image::zeros(size, levels.channels());
-    levels.write(&image.into(), false, &mut own.pixels);
+    levels.write(&image.into(), &mut own.pixels);
     own
 }
 

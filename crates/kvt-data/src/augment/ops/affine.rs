@@ -6,20 +6,11 @@
 
 use image::{Rgb, RgbImage, imageops};
 
-/// Interpolation between pixels, as in Pillow's `Image.transform`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resample {
-    /// Linear between two rows and columns.
-    Bilinear,
-    /// Cubic (a = -1) over four rows and columns; the resize, in contrast, uses a = -0.5.
-    Bicubic,
-}
-
 /// The interpolation of a moved image, and its fill colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// Interpolation between pixels.
-    pub filter: Resample,
+    /// Whether it is linear between two rows and columns; otherwise cubic (a = -1) over four. The resize, in contrast, uses a = -0.5.
+    pub is_bilinear: bool,
     /// The colour outside the image.
     pub fill: [u8; 3],
 }
@@ -30,9 +21,10 @@ pub struct Sampling {
 pub fn affine(image: &RgbImage, matrix: [f64; 6], sampling: Sampling) -> RgbImage {
     let source = Source::of(image);
     let fill = sampling.fill;
-    match sampling.filter {
-        Resample::Bilinear => source.at_places(matrix, fill, |x, y| source.bilinear(x, y)),
-        Resample::Bicubic => source.at_places(matrix, fill, |x, y| source.bicubic(x, y)),
+    if sampling.is_bilinear {
+        source.at_places(matrix, fill, |x, y| source.bilinear(x, y))
+    } else {
+        source.at_places(matrix, fill, |x, y| source.bicubic(x, y))
     }
 }
 

@@ -9,7 +9,7 @@ mod color;
 mod enhance;
 mod point;
 
-pub use affine::{Resample, Sampling, affine, rotate};
+pub use affine::{Sampling, affine, rotate};
 pub use blur::gaussian_blur;
 pub(super) use color::in_sector;
 pub use color::{grayscale, hue, luma};

@@ -41,18 +41,14 @@ pub fn equalize(image: &mut RgbImage) {
 
 /// Pillow's `ImageOps.invert`: 255 - level.
 pub fn invert(image: &mut RgbImage) {
-    for value in image.iter_mut() {
-        *value = 255 - *value;
-    }
+    map_all(image, |level| 255 - level);
 }
 
 /// Pillow's `ImageOps.posterize`: keeps the highest `bits` of each level. 8 and more change nothing, 0 gives black
 /// (rejected by Pillow 13 and allowed by older versions).
 pub fn posterize(image: &mut RgbImage, bits: u32) {
     let mask = u8::MAX.checked_shl(8_u32.saturating_sub(bits)).unwrap_or(0);
-    for value in image.iter_mut() {
-        *value &= mask;
-    }
+    map_all(image, |level| level & mask);
 }
 
 /// Pillow's `ImageOps.solarize`: levels from `threshold` on are inverted; 256 changes nothing.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::augment::normalize::Levels;
 use crate::augment::resize::{resize, resize_crop};
-use crate::augment::{AugmentConfig, Interpolation, Preset, RandomErasing, Step, ops};
+use crate::augment::{AugmentConfig, Preset, Step, ops};
 use crate::batch::Image;
 use crate::raster::Raster;
 use crate::{DataError, schema};
@@ -94,8 +94,6 @@ pub struct Transform {
     pub(super) height: u32,
     /// Between the flips and the normalisation, in training.
     steps: Vec<Step>,
-    /// After the normalisation, in training.
-    erasing: Option<RandomErasing>,
     levels: Levels,
 }
 
@@ -158,7 +156,6 @@ impl Transform {
             height: side(size.0)?,
             width: side(size.1)?,
             steps,
-            erasing: RandomErasing::new(config),
             levels: Levels::new(&config.mean, &config.std),
         })
     }
@@ -171,11 +168,9 @@ impl Transform {
 
     /// The same without random erasing, for a task that mixes images before it erases.
     #[must_use]
-    pub fn without_erasing(self) -> Self {
-        Self {
-            erasing: None,
-            ..self
-        }
+    pub fn without_erasing(mut self) -> Self {
+        self.config.erase = 0.0;
+        self
     }
 
     /// Height and width of the result, in pixels.
@@ -194,34 +189,29 @@ impl Transform {
     ///
     /// If the image has no pixels, or cannot be resized.
     pub fn apply(&self, image: impl Into<Raster>, key: Key) -> Result<Image, AugmentError> {
-        let (image, flip) = self.pixels(image, key)?;
-        Ok(self.finished(&image, flip, key))
+        Ok(self.finished(&self.pixels(image, key)?, key))
     }
 
     /// An image of the final size, normalised and erased.
-    pub(super) fn finished(&self, image: &Raster, flip: bool, key: Key) -> Image {
+    pub(super) fn finished(&self, image: &Raster, key: Key) -> Image {
         let mut finished = Image::zeros(self.size(), self.channels());
-        self.normalize(image, flip, key, &mut finished.pixels);
+        self.normalize(image, key, &mut finished.pixels);
         finished
     }
 
-    /// Writes an image of the final size, normalised, `[channels, height, width]`, flipped if requested, and erases parts of it.
-    pub fn normalize(&self, image: &Raster, flip: bool, key: Key, out: &mut [f32]) {
-        self.levels.write(image, flip, out);
-        if let Some(erasing) = self.erasing.filter(|_| self.is_training) {
-            let patches = erasing.patches(self.size(), key.named("erase"));
+    /// Writes an image of the final size, normalised, `[channels, height, width]`, and erases parts of it.
+    pub fn normalize(&self, image: &Raster, key: Key, out: &mut [f32]) {
+        self.levels.write(image, out);
+        if self.is_training {
+            let patches = self.config.patches(self.size(), key.named("erase"));
             patches
                 .iter()
                 .for_each(|patch| patch.apply(out, self.size()));
         }
     }
 
-    /// The image at its final size, and whether it must still be flipped. Grey is in all colours of it.
-    pub fn pixels(
-        &self,
-        image: impl Into<Raster>,
-        key: Key,
-    ) -> Result<(Raster, bool), AugmentError> {
+    /// The image at its final size. Grey is in all colours of it.
+    pub fn pixels(&self, image: impl Into<Raster>, key: Key) -> Result<Raster, AugmentError> {
         let image = self.seen(image.into());
         if image.rgb.width() == 0 || image.rgb.height() == 0 {
             return Err(AugmentError::Empty);
@@ -230,7 +220,7 @@ impl Transform {
             let is_resized =
                 |image: &RgbImage| self.fitted(image.dimensions()) != image.dimensions();
             let image = image.placed(is_resized, |image| self.fit(image))?;
-            return Ok((self.pad(image), false));
+            return Ok(self.pad(image));
         }
         let is_resized = |image: &RgbImage| {
             let looked = self.looks_at(image.dimensions(), key);
@@ -256,10 +246,9 @@ impl Transform {
         image
     }
 
-    /// A training image of the final size after flips and steps, and whether it must still be flipped.
-    pub(super) fn augmented(&self, mut image: Raster, key: Key) -> (Raster, bool) {
+    /// A training image of the final size after flips and steps.
+    pub(super) fn augmented(&self, mut image: Raster, key: Key) -> Raster {
         let happens = |name: &str, prob: f64| key.named(name).rng().random::<f64>() < prob;
-        let flip = happens("hflip", self.config.hflip);
         if happens("vflip", self.config.vflip) {
             imageops::flip_vertical_in_place(&mut image.rgb);
             image
@@ -267,11 +256,7 @@ impl Transform {
                 .iter_mut()
                 .for_each(imageops::flip_vertical_in_place);
         }
-        if self.steps.is_empty() {
-            // Flipped during normalisation, at no extra cost.
-            return (image, flip);
-        }
-        if flip {
+        if happens("hflip", self.config.hflip) {
             imageops::flip_horizontal_in_place(&mut image.rgb);
             image
                 .alpha
@@ -281,7 +266,7 @@ impl Transform {
         // Colour jitter leaves alpha as it is, as in Pillow; nothing else is allowed beside it.
         let steps = self.steps.iter();
         image.rgb = steps.fold(image.rgb, |image, step| step.apply(image, key));
-        (image, false)
+        image
     }
 
     /// The preset's crop of a training image, at its final size.
@@ -302,14 +287,8 @@ impl Transform {
 
     /// The filter for an image; without a key, a random filter is bicubic.
     pub(super) fn filter(&self, key: Option<Key>) -> FilterType {
-        let is_bilinear = match self.config.interpolation {
-            Interpolation::Bilinear => true,
-            Interpolation::Bicubic => false,
-            Interpolation::Random => {
-                key.is_some_and(|key| key.named("interpolation").rng().random())
-            }
-        };
-        if is_bilinear {
+        let drawn = || key.is_some_and(|key| key.named("interpolation").rng().random());
+        if self.config.interpolation.is_bilinear(drawn) {
             FilterType::Bilinear
         } else {
             FilterType::CatmullRom

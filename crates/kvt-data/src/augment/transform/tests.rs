@@ -6,7 +6,7 @@ use super::fit::{contain, cover};
 use super::*;
 use crate::augment::auto::golden::{Golden, difference};
 use crate::augment::resize::cut;
-use crate::augment::{ColorJitter, Crop, CropMode, EraseMode};
+use crate::augment::{ColorJitter, Crop, CropMode, EraseMode, Interpolation};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/augment/");
 
@@ -117,10 +117,10 @@ fn a_rectangle_is_cut_from_the_centre() {
     let squashed = Transform::evaluation(&squashed, (64, 96)).unwrap();
     assert_eq!(squashed.fitted((100, 70)), (100, 66));
     let as_large = imageops::crop_imm(&image, 0, 0, 100, 66).to_image();
-    let (cut, _) = squashed.pixels(as_large, Key::new(0)).unwrap();
+    let cut = squashed.pixels(as_large, Key::new(0)).unwrap();
     let corners = [(0, 0), (95, 63)].map(|(x, y)| cut.rgb.get_pixel(x, y).0);
     assert_eq!(corners, [[2, 1, 0], [97, 64, 0]]);
-    let (train, _) = Transform::train(&settings(Preset::Imagenet), (64, 96))
+    let train = Transform::train(&settings(Preset::Imagenet), (64, 96))
         .unwrap()
         .pixels(image, Key::new(1))
         .unwrap();
@@ -272,7 +272,7 @@ fn vertical_flips_are_exact_and_as_frequent_as_told() {
     };
     let flips = Transform::train(&config, (16, 16)).unwrap();
     assert_eq!(apply(&flips, image.clone(), 0), both);
-    // In place, before a step, the result is the same.
+    // With a step behind them, the result is the same.
     let flips = flips.with_steps(vec![Step::Solarize {
         prob: 1.0,
         threshold: 256,
@@ -362,7 +362,7 @@ fn images_of_the_right_size_are_untouched_and_normalised() {
     assert_eq!(out[256 + at], (f32::from(g) / 255.0 - 0.25) / 0.25);
     assert_eq!(out[512 + at], f32::from(b) / 255.0 / 2.0);
 
-    let (same, _) = eval((16, 16), 1.0, Interpolation::Bicubic)
+    let same = eval((16, 16), 1.0, Interpolation::Bicubic)
         .pixels(image.clone(), Key::new(0))
         .unwrap();
     assert_eq!(same.rgb, image);
@@ -395,7 +395,7 @@ fn padded_crops_are_shifts_with_black_borders() {
     let transform = Transform::train(&settings(Preset::Cifar), (16, 16)).unwrap();
     let mut seen = std::collections::BTreeSet::new();
     for key in 0..1500 {
-        let (out, _) = transform.pixels(image.clone(), Key::new(key)).unwrap();
+        let out = transform.pixels(image.clone(), Key::new(key)).unwrap();
         let shifted = |dx: i64, dy: i64| {
             let mut wanted = RgbImage::new(16, 16);
             imageops::replace(&mut wanted, &image, dx, dy);

@@ -77,7 +77,7 @@ pub(super) fn render(config: &ShapesConfig, split: Split, index: usize) -> Scene
             &mut rng,
         );
     }
-    let (labels, mut objects) = visible(canvas.layers(), side, &placed);
+    let (labels, mut objects) = visible(&canvas.layers, side, &placed);
     if uniform(&mut key.named("group").rng(), 0.0, 1.0) < GROUPS {
         group(&mut objects);
     }

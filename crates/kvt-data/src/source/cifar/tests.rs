@@ -3,8 +3,7 @@
 use fs_err as fs;
 
 use super::*;
-use crate::check::check;
-use crate::{ImageLimits, Picture};
+use crate::{ImageLimits, Picture, check_folder};
 
 /// A record whose pixel (x, y) is (seed + x, y, label).
 fn record(labels: &[u8], seed: u8) -> Vec<u8> {
@@ -62,9 +61,9 @@ fn records_become_labelled_pictures() {
     assert_eq!(image.get_pixel(3, 9).0, [104 + 3, 9, 2]);
     assert_eq!(image.get_pixel(31, 0).0, [104 + 31, 0, 2]);
 
-    let checked = check(
+    let checked = check_folder(
         &dir.path().join("cifar-10-batches-bin"),
-        &["train", "val"],
+        &["train", "val"].map(str::to_owned),
         ImageLimits::default(),
         "label",
     )

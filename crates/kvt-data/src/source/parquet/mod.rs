@@ -26,6 +26,7 @@ use rayon::prelude::*;
 pub use self::fault::ParquetFault;
 pub use self::footer::is_guarded;
 pub(super) use self::table::Table;
+use super::classes::{numbers, without};
 use super::names::{part, set_of, usual};
 use super::shards::MAX_CLASSES;
 use super::{Known, Place, Sample, Source, within};
@@ -62,7 +63,7 @@ pub(super) fn others(root: &Path, splits: &[&str]) -> OtherFormats {
     let mut found = OtherFormats::default();
     for file in all_files(root) {
         if !known.contains(&file) {
-            found.add(ENDING.to_owned(), file);
+            found.add(ENDING.to_owned(), 1, file);
         }
     }
     found
@@ -184,7 +185,7 @@ fn numbers_up_to_largest_label(files: &[table::Read]) -> Vec<String> {
     let labels = files.iter().flat_map(|file| &file.labels);
     let largest = labels.copied().max();
     let count = largest.map_or(0, |label| label.saturating_add(1));
-    (0..count.min(MAX_CLASSES)).map(|n| n.to_string()).collect()
+    numbers(count.min(MAX_CLASSES) as usize)
 }
 
 /// Numbers the classes of labels that are names, over all files.
@@ -197,10 +198,7 @@ fn unite(files: &mut [table::Read], order: ClassOrder, known: Option<&[String]>)
         .collect();
     order.sort(&mut all);
     // A class may have no image in this split.
-    let among: Option<HashSet<&String>> = known.map(|known| known.iter().collect());
-    if let (Some(known), Some(among)) = (known, among)
-        && all.iter().all(|name| among.contains(name))
-    {
+    if let Some(known) = known.filter(|known| without(&all, known).is_empty()) {
         all = known.to_vec();
     }
     let numbers: HashMap<&str, u32> = all.iter().map(String::as_str).zip(0..).collect();
@@ -208,13 +206,11 @@ fn unite(files: &mut [table::Read], order: ClassOrder, known: Option<&[String]>)
         let Some(own) = file.text.take() else {
             continue;
         };
-        let own: Vec<Option<u32>> = own
-            .iter()
-            .map(|name| numbers.get(&**name).copied())
-            .collect();
+        // None is missing: they are those of all files, or more.
+        let own = own.iter().filter_map(|name| numbers.get(&**name).copied());
+        let own: Vec<u32> = own.collect();
         for label in &mut file.labels {
-            let new = own.get(*label as usize).copied().flatten();
-            *label = new.unwrap_or(*label);
+            *label = own.get(*label as usize).copied().unwrap_or(*label);
         }
         file.classes = Some(all.clone());
     }

@@ -39,14 +39,14 @@ pub(super) struct Pages {
 
 /// Where a page is in the file.
 #[derive(Debug)]
-struct Spot {
+pub(super) struct Spot {
     place: u64,
     header: u64,
-    stored: u32,
+    pub(super) stored: u32,
     /// Bytes of the unpacked content.
     size: u32,
     /// The row of the group that it begins with; 0 for a dictionary.
-    first: u64,
+    pub(super) first: u64,
     rows: usize,
 }
 
@@ -166,19 +166,10 @@ impl Pages {
         ParquetFault::Damaged(format!("column `{}`: {words}", name(&self.column)))
     }
 
-    /// The stored bytes of the page that contains a row.
-    pub(super) fn stored(&self, row: u64) -> u64 {
-        self.page(row).map_or(0, |page| page.stored.into())
-    }
-
-    fn page(&self, row: u64) -> Option<&Spot> {
+    /// The page that contains a row.
+    pub(super) fn page(&self, row: u64) -> Option<&Spot> {
         let behind = self.pages.partition_point(|page| page.first <= row);
         self.pages.get(behind.checked_sub(1)?)
-    }
-
-    /// The first row of the page that contains a row.
-    pub(super) fn first(&self, row: u64) -> Option<u64> {
-        self.page(row).map(|page| page.first)
     }
 
     /// Reads and unpacks a page.
@@ -235,11 +226,8 @@ impl Pages {
         values.map_err(|why| self.damaged(&why))
     }
 
-    /// Reads the page that contains a row, and the dictionary of its values if there is one.
-    pub(super) fn open(&self, file: &mut File, row: u64) -> Result<OpenPage, ParquetFault> {
-        let spot = self
-            .page(row)
-            .ok_or_else(|| self.damaged("a page is not there"))?;
+    /// Reads a page, and the dictionary of its values if there is one.
+    pub(super) fn open(&self, file: &mut File, spot: &Spot) -> Result<OpenPage, ParquetFault> {
         let page = self.read(file, spot)?;
         let mut pages = Vec::new();
         if let Some(dictionary) = &self.dictionary

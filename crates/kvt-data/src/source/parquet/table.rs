@@ -14,7 +14,7 @@ use parquet::schema::types::ColumnDescPtr;
 use super::classes;
 use super::footer::{self, name, words};
 use super::labels::{LabelColumns, in_order, noted_classes, number, to_labels};
-use super::pages::{OpenPage, Pages};
+use super::pages::{OpenPage, Pages, Spot};
 use crate::{DataError, ParquetFault};
 
 /// The column of the images if there are several candidates.
@@ -147,16 +147,17 @@ impl Table {
         })
     }
 
-    /// The group of a row: its pages, and the row within it.
-    fn group(&self, row: u64) -> Option<(&Pages, u64)> {
+    /// The page of a row, among the pages of its group, and the row within it.
+    fn page(&self, row: u64) -> Option<(&Pages, &Spot, u64)> {
         let behind = self.groups.partition_point(|group| group.first <= row);
-        let group = self.groups.get(behind.checked_sub(1)?)?;
-        Some((&group.pages, row - group.first))
+        let Group { first, pages } = self.groups.get(behind.checked_sub(1)?)?;
+        let page = pages.page(row - first)?;
+        Some((pages, page, row - first - page.first))
     }
 
     /// The stored bytes of the page that contains an image.
     pub(in crate::source) fn stored(&self, row: u64) -> u64 {
-        self.group(row).map_or(0, |(pages, row)| pages.stored(row))
+        self.page(row).map_or(0, |(_, page, _)| page.stored.into())
     }
 
     /// The image file of a row.
@@ -165,16 +166,14 @@ impl Table {
     ///
     /// The reason, as text.
     pub(in crate::source) fn image(&self, row: u64) -> Result<Vec<u8>, String> {
-        let (pages, in_group) = self.group(row).ok_or("no such row")?;
-        let first = pages.first(in_group).ok_or("no such row")?;
-        let at = in_group - first;
+        let (pages, spot, at) = self.page(row).ok_or("no such row")?;
         let (table, start) = (self.number, row - at);
         let found = LAST.with_borrow_mut(|last| {
             // Another page is dropped before the next one is read.
             let is_it = |kept: &Kept| kept.table == table && kept.start == start;
             let page = match last.take().filter(is_it) {
                 Some(kept) => kept.page,
-                None => self.open(pages, in_group)?,
+                None => self.open(pages, spot)?,
             };
             let bytes = page.bytes(at as usize);
             if page.size <= KEPT {
@@ -190,11 +189,11 @@ impl Table {
         })
     }
 
-    /// Reads the page that contains a row of a group. The file is opened each time: a data set may have more files than
+    /// Reads a page. The file is opened each time: a data set may have more files than
     /// the allowed number of open files.
-    fn open(&self, pages: &Pages, row: u64) -> Result<OpenPage, String> {
+    fn open(&self, pages: &Pages, spot: &Spot) -> Result<OpenPage, String> {
         let mut file = File::open(&self.path).map_err(|error| error.to_string())?;
-        let page = pages.open(&mut file, row);
+        let page = pages.open(&mut file, spot);
         page.map_err(|fault| fault.to_string())
     }
 }
