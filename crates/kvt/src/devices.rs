@@ -5,8 +5,7 @@ use kvt_train::device::{self, Listing};
 
 pub(super) fn run() -> anyhow::Result<()> {
     let mut lines = Vec::new();
-    let list = device::list();
-    for Listing { kind, devices } in &list {
+    for Listing { kind, devices } in device::list() {
         match devices {
             Ok(devices) => {
                 lines.extend(
@@ -18,7 +17,7 @@ pub(super) fn run() -> anyhow::Result<()> {
             Err(reason) => lines.push(format!("{:<8}  - {reason}", kind.to_string())),
         }
     }
-    if let Some(auto) = device::automatic(list) {
+    if let Some(auto) = device::automatic() {
         lines.push(format!("\n`auto` is `{}`", auto.name));
     }
     output::print(&lines.join("\n"))

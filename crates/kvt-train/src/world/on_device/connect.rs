@@ -22,8 +22,8 @@ pub fn connect(world: &Arc<dyn World>, device: &ResolvedDevice) -> Result<Gradie
     if world.is_alone() {
         return Ok(GradientSum::Host);
     }
-    let (own, library) = match device.kind() {
-        Some(Kind::Cuda) => of_cuda(device),
+    let (own, library) = match device.kind {
+        Kind::Cuda => of_cuda(device),
         _ => (Offer::Host, None),
     };
     connect_by(world, &device.device, &own, library.as_deref(), LIMIT)
