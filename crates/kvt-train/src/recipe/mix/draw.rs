@@ -7,7 +7,7 @@ use rand_distr::{Beta, Distribution};
 use super::{MixConfig, MixMode};
 
 /// A rectangle of an image, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rect {
     /// First row.
     pub top: usize,
