@@ -125,8 +125,9 @@ impl Processes {
                 });
             Tensor::cat(parts.collect(), 0)
         });
-        let exchange = sums.prepare(packed);
-        let sums = self.timed(|| exchange.finish())?;
+        let mut start = Instant::now();
+        let sums = sums.sum(packed, || start = Instant::now())?;
+        self.note(start.elapsed());
 
         let mut tensors = Vec::new();
         for (sum, bucket) in sums.into_iter().zip(own.buckets) {

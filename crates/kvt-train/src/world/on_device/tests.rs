@@ -35,8 +35,7 @@ fn exchange_within(does: &[Does], limit: Duration) -> Vec<(Sums, Asked)> {
         let (fake, log) = Fake::new(ranks[rank].clone(), does[rank].clone());
         let sums = DeviceSums::new(world, Box::new(fake), "fake 1".to_owned(), limit);
         let bucket = |length| Tensor::full([length], rank as f32 + 1.0, &Device::flex());
-        let exchange = sums.prepare((1..=3).map(bucket));
-        let found = exchange.finish().map(|sums| {
+        let found = sums.sum((1..=3).map(bucket), || {}).map(|sums| {
             let values = |sum: Tensor<1>| sum.into_data().try_to_vec::<f32>().unwrap();
             sums.into_iter().map(values).collect()
         });
