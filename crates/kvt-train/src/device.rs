@@ -30,7 +30,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of preference of `auto`.
-    const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::Cuda,
         Self::Rocm,
         Self::Metal,
@@ -210,26 +210,6 @@ impl ResolvedDevice {
     }
 }
 
-/// The devices of a kind.
-#[derive(Clone, Debug)]
-pub struct Listing {
-    /// The kind.
-    pub kind: Kind,
-    /// The devices, or the reason why there is none.
-    pub devices: Result<Vec<ResolvedDevice>, String>,
-}
-
-/// Every kind of device, with the devices of this machine or the reason why there is none.
-pub fn list() -> Vec<Listing> {
-    Kind::ALL
-        .into_iter()
-        .map(|kind| Listing {
-            kind,
-            devices: find(kind),
-        })
-        .collect()
-}
-
 /// The device with a name.
 ///
 /// # Errors
@@ -287,7 +267,11 @@ fn available() -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
+/// The devices of a kind on this machine.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
     let Some(device_type) = kind.burn() else {
         return Err(format!("not in this build (needs `--features {kind}`)"));
     };

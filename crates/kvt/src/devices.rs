@@ -1,12 +1,12 @@
 //! `kvt devices`
 
 use super::output;
-use kvt_train::device::{self, Listing};
+use kvt_train::device::{self, Kind};
 
 pub(super) fn run() -> anyhow::Result<()> {
     let mut lines = Vec::new();
-    for Listing { kind, devices } in device::list() {
-        match devices {
+    for kind in Kind::ALL {
+        match device::find(kind) {
             Ok(devices) => {
                 lines.extend(
                     devices
