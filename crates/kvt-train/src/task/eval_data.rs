@@ -81,11 +81,6 @@ impl<'a> EvalData<'a> {
         Ok(self.batches(loader))
     }
 
-    /// The classes of the images, in label order.
-    pub fn classes(&self) -> &'a [String] {
-        self.splits.classes()
-    }
-
     /// The validation images, with what is annotated in them.
     pub fn val_source(&self) -> &'a Source {
         &self.splits.val

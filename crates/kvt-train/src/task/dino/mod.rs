@@ -245,7 +245,7 @@ impl Task for Dino {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let classes = data.classes().len();
+        let classes = data.val_source().classes.len();
         let model = &self.teacher().backbone;
         let config = &self.config;
         let ask = Ask {

@@ -229,7 +229,8 @@ impl Task for Segment {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let (world, of) = (data.world(), (data.classes().len(), &self.config));
+        let classes = data.val_source().classes.len();
+        let (world, of) = (data.world(), (classes, &self.config));
         let batches = data.val_prepared(Arc::clone(&self.eval), 1);
         let evaluation = evaluate_segments(network, batches, of, device, world, |_| {})?;
         let counts = &evaluation.counts;

@@ -25,6 +25,7 @@ pub use self::connect::connect;
 pub use self::engine::{Engine, EngineError};
 use self::settle::settle;
 use super::{World, WorldError};
+use crate::run::Topic;
 
 /// Sums over the processes of a world, on their devices.
 #[derive(Debug)]
@@ -95,23 +96,22 @@ pub enum GradientSum {
 }
 
 impl GradientSum {
-    /// A message for the log; `None` if there was no choice.
-    pub fn message(&self) -> Option<String> {
+    /// A message for the log, a warning if there is a better way; `None` if there was no choice.
+    pub fn message(&self) -> Option<(Topic, String)> {
         match self {
             Self::Host => None,
-            Self::HostInstead(reason) => Some(format!(
-                "gradients are summed in host memory, which is slower than on the GPUs: {reason}"
+            Self::HostInstead(reason) => Some((
+                Topic::Warning,
+                format!(
+                    "gradients are summed in host memory, which is slower than on the GPUs: {reason}"
+                ),
             )),
             Self::Device(sums) => {
                 let name = &sums.name;
-                Some(format!("gradients are summed on the GPUs by {name}"))
+                let message = format!("gradients are summed on the GPUs by {name}");
+                Some((Topic::Start, message))
             }
         }
-    }
-
-    /// Whether the log should show it as a warning.
-    pub fn is_second_best(&self) -> bool {
-        matches!(self, Self::HostInstead(_))
     }
 }
 
