@@ -19,7 +19,7 @@ pub mod tiles;
 
 pub use config::AnalysisConfig;
 pub use cosine::cosine_similarity;
-pub use deviation::{Deviations, deviations};
+pub use deviation::deviations;
 pub use figure::figure;
 pub use layers::{Layer, analyze};
 pub use measure::Measure;
