@@ -26,7 +26,7 @@ pub use measure::Measure;
 pub use moments::{Estimate, Moments};
 pub use nonlocality::{between_patches, distances, nonlocality, renormalized};
 pub use observe::Analyzer;
-pub use residual::{Ratios, ratios};
+pub use residual::ratios;
 pub use table::rows;
 pub use table::{csv, json, markdown};
 

@@ -156,12 +156,11 @@ impl Watcher {
             return;
         };
         let found = ratios(output, stream, prefix.tokens);
-        let [tokens, patches, whole] = measures;
-        self.note(block, tokens, found.tokens);
-        if let Some(values) = found.patches {
-            self.note(block, patches, values);
+        for (measure, values) in measures.into_iter().zip(found) {
+            if let Some(values) = values {
+                self.note(block, measure, values);
+            }
         }
-        self.note(block, whole, found.whole);
     }
 }
 

@@ -86,10 +86,10 @@ fn deviations_of_kept_keys_by_hand() {
 fn ratios_by_hand() {
     let stream = tensor(&[3.0, 4.0, 0.0, 2.0], [1, 2, 2]);
     let branch = tensor(&[6.0, -8.0, 1.0, 0.0], [1, 2, 2]);
-    let found = ratios(branch, stream, 1);
-    close(&numbers(found.tokens), &[1.25]);
-    close(&numbers(found.patches.unwrap()), &[0.5]);
-    close(&numbers(found.whole), &[101f64.sqrt() / 29f64.sqrt()]);
+    let [tokens, patches, whole] = ratios(branch, stream, 1).map(Option::unwrap);
+    close(&numbers(tokens), &[1.25]);
+    close(&numbers(patches), &[0.5]);
+    close(&numbers(whole), &[101f64.sqrt() / 29f64.sqrt()]);
 }
 
 /// The nonlocality of uniform attention is the mean distance between two patches, 7.2808 on 14 x 14 and 3.6095 on 7 x 7; if each
