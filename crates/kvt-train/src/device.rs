@@ -299,31 +299,22 @@ pub fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
 }
 
 /// The hardware of a device, and whether it is emulated on the CPU.
+#[cfg_attr(
+    not(feature = "gpu"),
+    expect(unused_variables, reason = "only a GPU tells what it is")
+)]
 fn describe(kind: Kind, device: &Device) -> (String, bool) {
-    match kind {
-        Kind::Cpu => {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from);
-            (format!("{threads} threads"), false)
-        }
-        _ => adapter(device),
+    if kind == Kind::Cpu {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        return (format!("{threads} threads"), false);
     }
-}
-
-#[cfg(feature = "gpu")]
-fn adapter(device: &Device) -> (String, bool) {
-    match device.identity() {
+    #[cfg(feature = "gpu")]
+    if let Some(identity) = device.identity() {
         // A software rasteriser is not a card.
-        Some(identity) => {
-            let software = identity.physical.is_none();
-            let note = if software { ", a software adapter" } else { "" };
-            (format!("{}{note}", identity.name), software)
-        }
-        None => ("unknown adapter".to_owned(), false),
+        let software = identity.physical.is_none();
+        let note = if software { ", a software adapter" } else { "" };
+        return (format!("{}{note}", identity.name), software);
     }
-}
-
-#[cfg(not(feature = "gpu"))]
-fn adapter(_device: &Device) -> (String, bool) {
     ("unknown adapter".to_owned(), false)
 }
 
