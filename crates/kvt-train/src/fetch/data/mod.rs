@@ -103,7 +103,7 @@ impl Dataset {
                 done += more;
                 progress(done, total);
             })?;
-            fs::write(root.join(MANIFEST), self.manifest()?).map_err(FetchError::from)
+            fs::write(root.join(MANIFEST), self.manifest()).map_err(FetchError::from)
         })?;
         for path in downloaded {
             fs::remove_file(path)?;
@@ -156,16 +156,15 @@ impl Dataset {
         Ok(true)
     }
 
-    fn manifest(&self) -> Result<String, FetchError> {
+    fn manifest(&self) -> String {
         let urls = self.files.iter().map(|file| Value::from(file.url));
-        let table = Table::from_iter([
+        Table::from_iter([
             ("name".to_owned(), self.name.into()),
             ("page".to_owned(), self.page.into()),
             ("licence".to_owned(), self.licence.into()),
             ("files".to_owned(), urls.collect::<Vec<_>>().into()),
-        ]);
-        toml::to_string(&table)
-            .map_err(|error| FetchError::archive(Path::new(MANIFEST), error.to_string()))
+        ])
+        .to_string()
     }
 }
 
