@@ -139,16 +139,15 @@ impl Dataset {
         };
         if path.is_file() {
             let found = of_file(path)?;
-            return if found == sum {
-                Ok(false)
-            } else {
-                Err(FetchError::OtherFile {
-                    path: path.to_owned(),
-                    url: url.to_owned(),
-                    expected: sum.to_string(),
-                    found: found.to_string(),
-                })
-            };
+            if found == sum {
+                return Ok(false);
+            }
+            return Err(FetchError::OtherFile {
+                path: path.to_owned(),
+                url: url.to_owned(),
+                expected: sum.to_string(),
+                found: found.to_string(),
+            });
         }
         let what = format!("`{}`, licence: {}", remote.name(), self.licence);
         download::file(url, sum, path, PATIENCE, &mut telling(&what))
