@@ -59,7 +59,8 @@ impl Parameter {
     }
 
     /// The same behind a prefix.
-    pub(crate) fn within(self, prefix: &str) -> Self {
+    #[must_use]
+    pub fn within(self, prefix: &str) -> Self {
         let name = format!("{prefix}{}", self.name);
         Self { name, ..self }
     }

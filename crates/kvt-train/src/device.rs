@@ -4,7 +4,6 @@
 //! up among the existing ones, and never created from its name.
 
 use std::fmt;
-use std::str::FromStr;
 
 use burn::tensor::{Device, DeviceType};
 use kvt_models::Precision;
@@ -31,7 +30,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of preference of `auto`.
-    const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::Cuda,
         Self::Rocm,
         Self::Metal,
@@ -39,10 +38,6 @@ impl Kind {
         Self::Wgpu,
         Self::Cpu,
     ];
-
-    fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.to_string() == name)
-    }
 
     /// Burn's name of the kind, or `None` if this build does not include it.
     fn burn(self) -> Option<DeviceType> {
@@ -80,14 +75,8 @@ impl fmt::Display for Kind {
 /// The allowed device names.
 pub(crate) const NAMES: &str = "`auto`, `cpu`, `wgpu`, `vulkan`, `metal`, `cuda` or `rocm`, a GPU with an index up to 255 as in `cuda:1`";
 
-/// A device by name: `auto`, a kind, or a kind with an index (`cuda:1`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The first hardware GPU, or otherwise the CPU.
-    Auto,
-    /// One device of a kind.
-    Exactly(Kind, usize),
-}
+/// The name of a device that [`automatic`] finds.
+const AUTO: &str = "auto";
 
 /// A device that is not available.
 #[derive(Debug, thiserror::Error)]
@@ -141,34 +130,35 @@ pub enum DeviceError {
     },
 }
 
-impl FromStr for Wanted {
-    type Err = DeviceError;
-
-    fn from_str(text: &str) -> Result<Self, DeviceError> {
-        if text == "auto" {
-            return Ok(Self::Auto);
-        }
-        let invalid = || DeviceError::Name(text.to_owned());
-        let (kind, index) = match text.split_once(':') {
-            None => (text, 0),
-            // A number could have a sign, but an index must not.
-            Some((kind, index)) if index.starts_with(|first: char| first.is_ascii_digit()) => {
-                (kind, index.parse::<u8>().map_err(|_| invalid())?)
-            }
-            Some(_) => return Err(invalid()),
-        };
-        let kind = Kind::named(kind).ok_or_else(invalid)?;
-        // The CPU is always one device.
-        if kind == Kind::Cpu && index > 0 {
-            return Err(invalid());
-        }
-        Ok(Self::Exactly(kind, index.into()))
+/// The kind and the index of a device by name: a kind, or a kind with an index (`cuda:1`). `None` for `auto`.
+///
+/// # Errors
+/// [`DeviceError::Name`].
+pub(crate) fn parse(text: &str) -> Result<Option<(Kind, usize)>, DeviceError> {
+    if text == AUTO {
+        return Ok(None);
     }
+    let invalid = || DeviceError::Name(text.to_owned());
+    let (kind, index) = match text.split_once(':') {
+        None => (text, 0),
+        // A number could have a sign, but an index must not.
+        Some((kind, index)) if index.starts_with(|first: char| first.is_ascii_digit()) => {
+            (kind, index.parse::<u8>().map_err(|_| invalid())?)
+        }
+        Some(_) => return Err(invalid()),
+    };
+    let mut kinds = Kind::ALL.into_iter();
+    let kind = kinds.find(|known| known.to_string() == kind);
+    // The CPU is always one device.
+    let kind = kind.filter(|kind| *kind != Kind::Cpu || index == 0);
+    Ok(Some((kind.ok_or_else(invalid)?, index.into())))
 }
 
 /// An existing device.
 #[derive(Clone, Debug)]
 pub struct ResolvedDevice {
+    /// Its kind.
+    pub kind: Kind,
     /// Its name, as accepted by `--device`.
     pub name: String,
     /// The hardware, or the adapter.
@@ -180,11 +170,6 @@ pub struct ResolvedDevice {
 }
 
 impl ResolvedDevice {
-    /// Its kind.
-    pub fn kind(&self) -> Option<Kind> {
-        Kind::named(self.name.split(':').next()?)
-    }
-
     /// The PCI address of the card, if it is known.
     #[cfg(feature = "nccl")]
     pub(crate) fn card(&self) -> Option<String> {
@@ -225,38 +210,18 @@ impl ResolvedDevice {
     }
 }
 
-/// The devices of a kind.
-#[derive(Clone, Debug)]
-pub struct Listing {
-    /// The kind.
-    pub kind: Kind,
-    /// The devices, or the reason why there is none.
-    pub devices: Result<Vec<ResolvedDevice>, String>,
-}
-
-/// Every kind of device, with the devices of this machine or the reason why there is none.
-pub fn list() -> Vec<Listing> {
-    Kind::ALL
-        .into_iter()
-        .map(|kind| Listing {
-            kind,
-            devices: find(kind),
-        })
-        .collect()
-}
-
 /// The device with a name.
 ///
 /// # Errors
 /// If the name is invalid, or this build or this machine has no such device; the error lists the available devices.
 pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
-    let found = match text.parse::<Wanted>()? {
-        Wanted::Auto => automatic(list()),
-        Wanted::Exactly(kind, _) if kind.burn().is_none() => {
+    let found = match parse(text)? {
+        None => automatic(),
+        Some((kind, _)) if kind.burn().is_none() => {
             let available = available();
             return Err(DeviceError::NotBuilt { kind, available });
         }
-        Wanted::Exactly(kind, index) => find(kind).unwrap_or_default().into_iter().nth(index),
+        Some((kind, index)) => find(kind).unwrap_or_default().into_iter().nth(index),
     };
     found.ok_or_else(|| DeviceError::Absent {
         wanted: text.to_owned(),
@@ -270,20 +235,13 @@ pub fn resolve(text: &str) -> Result<ResolvedDevice, DeviceError> {
 /// # Errors
 /// As [`resolve`], and if there are fewer devices than processes.
 pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceError> {
-    let wanted: Wanted = text.parse()?;
-    if local.size == 1 || text.contains(':') {
-        return resolve(text);
-    }
     let first = resolve(text)?;
-    let kind = match wanted {
-        Wanted::Exactly(kind, _) => kind,
-        Wanted::Auto => first.kind().unwrap_or(Kind::Cpu),
-    };
-    if kind == Kind::Cpu {
+    let kind = first.kind;
+    if local.size == 1 || text.contains(':') || kind == Kind::Cpu {
         return Ok(first);
     }
     let all = find(kind).unwrap_or_default();
-    let is_meant = |found: &ResolvedDevice| wanted != Wanted::Auto || !found.software;
+    let is_meant = |found: &ResolvedDevice| text != AUTO || !found.software;
     let all: Vec<_> = all.into_iter().filter(is_meant).collect();
     let count = all.len();
     all.into_iter().nth(local.rank).ok_or(DeviceError::TooFew {
@@ -293,26 +251,27 @@ pub fn resolve_local(text: &str, local: Local) -> Result<ResolvedDevice, DeviceE
     })
 }
 
-/// The device for `auto` from a [`list`]: the first that is not a software adapter, which would be slower than the CPU
-/// backend.
-pub fn automatic(list: Vec<Listing>) -> Option<ResolvedDevice> {
-    list.into_iter()
-        .filter_map(|listing| listing.devices.ok())
-        .flatten()
-        .find(|found| !found.software)
+/// The devices of this machine, in the order of preference of `auto`.
+fn all() -> impl Iterator<Item = ResolvedDevice> {
+    let kinds = Kind::ALL.into_iter();
+    kinds.filter_map(|kind| find(kind).ok()).flatten()
+}
+
+/// The device for `auto`: the first that is not a software adapter, which would be slower than the CPU backend.
+pub fn automatic() -> Option<ResolvedDevice> {
+    all().find(|found| !found.software)
 }
 
 fn available() -> String {
-    let names: Vec<String> = Kind::ALL
-        .into_iter()
-        .filter_map(|kind| find(kind).ok())
-        .flatten()
-        .map(|found| format!("`{}` ({})", found.name, found.description))
-        .collect();
-    names.join(", ")
+    let names = all().map(|found| format!("`{}` ({})", found.name, found.description));
+    names.collect::<Vec<_>>().join(", ")
 }
 
-fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
+/// The devices of a kind on this machine.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
     let Some(device_type) = kind.burn() else {
         return Err(format!("not in this build (needs `--features {kind}`)"));
     };
@@ -322,6 +281,7 @@ fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
         .map(|(index, device)| {
             let (description, software) = describe(kind, &device);
             ResolvedDevice {
+                kind,
                 name: match index {
                     0 => kind.to_string(),
                     _ => format!("{kind}:{index}"),
@@ -339,31 +299,22 @@ fn find(kind: Kind) -> Result<Vec<ResolvedDevice>, String> {
 }
 
 /// The hardware of a device, and whether it is emulated on the CPU.
+#[cfg_attr(
+    not(feature = "gpu"),
+    expect(unused_variables, reason = "only a GPU tells what it is")
+)]
 fn describe(kind: Kind, device: &Device) -> (String, bool) {
-    match kind {
-        Kind::Cpu => {
-            let threads = std::thread::available_parallelism().map_or(1, usize::from);
-            (format!("{threads} threads"), false)
-        }
-        _ => adapter(device),
+    if kind == Kind::Cpu {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        return (format!("{threads} threads"), false);
     }
-}
-
-#[cfg(feature = "gpu")]
-fn adapter(device: &Device) -> (String, bool) {
-    match device.identity() {
+    #[cfg(feature = "gpu")]
+    if let Some(identity) = device.identity() {
         // A software rasteriser is not a card.
-        Some(identity) => {
-            let software = identity.physical.is_none();
-            let note = if software { ", a software adapter" } else { "" };
-            (format!("{}{note}", identity.name), software)
-        }
-        None => ("unknown adapter".to_owned(), false),
+        let software = identity.physical.is_none();
+        let note = if software { ", a software adapter" } else { "" };
+        return (format!("{}{note}", identity.name), software);
     }
-}
-
-#[cfg(not(feature = "gpu"))]
-fn adapter(_device: &Device) -> (String, bool) {
     ("unknown adapter".to_owned(), false)
 }
 
@@ -373,8 +324,8 @@ mod tests {
 
     #[test]
     fn names_that_some_machine_may_have() {
-        let wanted = |text: &str| text.parse::<Wanted>().ok();
-        assert_eq!(wanted("auto"), Some(Wanted::Auto));
+        let wanted = |text: &str| parse(text).ok();
+        assert_eq!(wanted("auto"), Some(None));
         for (text, kind, index) in [
             ("cpu", Kind::Cpu, 0),
             ("cpu:0", Kind::Cpu, 0),
@@ -382,7 +333,7 @@ mod tests {
             ("cuda:7", Kind::Cuda, 7),
             ("rocm:255", Kind::Rocm, 255),
         ] {
-            assert_eq!(wanted(text), Some(Wanted::Exactly(kind, index)), "{text}");
+            assert_eq!(wanted(text), Some(Some((kind, index))), "{text}");
         }
         for text in [
             "",

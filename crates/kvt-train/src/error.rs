@@ -185,21 +185,15 @@ pub enum TrainError {
         /// Its surplus weights.
         names: String,
     },
-    /// A missing average in a checkpoint.
-    #[error(
-        "checkpoint `{0}` has no `ema.safetensors`: its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, \
-         or start a new run from its weights with `init.weights`"
-    )]
-    NoEma(PathBuf),
     /// A checkpoint without a file that another run would have written.
-    #[error("checkpoint `{path}` has no `{file}`: it was written by a run with {other}")]
+    #[error("checkpoint `{path}` has no `{file}`: {why}")]
     NoFile {
         /// The checkpoint.
         path: PathBuf,
         /// The file.
         file: String,
-        /// What its run had instead.
-        other: &'static str,
+        /// Why its run did not write it.
+        why: &'static str,
     },
     /// A weight file that does not match the model.
     #[error("could not start from the weights in `{path}`{hint}")]

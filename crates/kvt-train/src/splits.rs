@@ -27,7 +27,7 @@ pub struct Splits {
     /// The validation images, with the training split's labels.
     pub val: Arc<Source>,
     train_views: Vec<Arc<Transform>>,
-    val_transform: Arc<Transform>,
+    pub(crate) val_transform: Arc<Transform>,
     state: DataState,
     /// `data.subset`.
     subset: usize,
@@ -213,11 +213,6 @@ impl Splits {
         groups.then(|| self.train.orientations()).flatten()
     }
 
-    /// How validation images are prepared, with their class.
-    pub(crate) fn eval_views(&self, plan: &Plan) -> Arc<dyn Prepare<u32>> {
-        eval_views(plan, &self.val_transform)
-    }
-
     /// Some images of a split, at equal distances, in order, with the transform for validation; 0 means all.
     ///
     /// # Errors
@@ -302,7 +297,8 @@ pub fn some_batches(
     Loader::start(loading)
 }
 
-fn eval_views(plan: &Plan, transform: &Arc<Transform>) -> Arc<dyn Prepare<u32>> {
+/// How images for evaluation are prepared, with their class.
+pub(crate) fn eval_views(plan: &Plan, transform: &Arc<Transform>) -> Arc<dyn Prepare<u32>> {
     Arc::new(Views {
         transforms: vec![Arc::clone(transform)],
         target: |sample| sample.label,

@@ -1,13 +1,12 @@
 //! `kvt devices`
 
 use super::output;
-use kvt_train::device::{self, Listing};
+use kvt_train::device::{self, Kind};
 
 pub(super) fn run() -> anyhow::Result<()> {
     let mut lines = Vec::new();
-    let list = device::list();
-    for Listing { kind, devices } in &list {
-        match devices {
+    for kind in Kind::ALL {
+        match device::find(kind) {
             Ok(devices) => {
                 lines.extend(
                     devices
@@ -18,7 +17,7 @@ pub(super) fn run() -> anyhow::Result<()> {
             Err(reason) => lines.push(format!("{:<8}  - {reason}", kind.to_string())),
         }
     }
-    if let Some(auto) = device::automatic(list) {
+    if let Some(auto) = device::automatic() {
         lines.push(format!("\n`auto` is `{}`", auto.name));
     }
     output::print(&lines.join("\n"))

@@ -19,14 +19,14 @@ pub mod tiles;
 
 pub use config::AnalysisConfig;
 pub use cosine::cosine_similarity;
-pub use deviation::{Deviations, deviations};
+pub use deviation::deviations;
 pub use figure::figure;
 pub use layers::{Layer, analyze};
 pub use measure::Measure;
 pub use moments::{Estimate, Moments};
 pub use nonlocality::{between_patches, distances, nonlocality, renormalized};
 pub use observe::Analyzer;
-pub use residual::{Ratios, ratios};
+pub use residual::ratios;
 pub use table::rows;
 pub use table::{csv, json, markdown};
 

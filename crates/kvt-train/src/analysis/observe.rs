@@ -156,12 +156,11 @@ impl Watcher {
             return;
         };
         let found = ratios(output, stream, prefix.tokens);
-        let [tokens, patches, whole] = measures;
-        self.note(block, tokens, found.tokens);
-        if let Some(values) = found.patches {
-            self.note(block, patches, values);
+        for (measure, values) in measures.into_iter().zip(found) {
+            if let Some(values) = values {
+                self.note(block, measure, values);
+            }
         }
-        self.note(block, whole, found.whole);
     }
 }
 
@@ -209,12 +208,9 @@ impl Observer for Watcher {
     }
 
     fn probabilities(&self, block: BlockIndex, weights: Tensor<4>, prefix: Prefix) {
-        let found = deviations(weights.clone());
-        self.note(block, Measure::Std, found.all_sample);
-        self.note(block, Measure::StdPopulation, found.all_population);
-        self.note(block, Measure::StdKept, found.kept_sample);
-        self.note(block, Measure::StdKeptPopulation, found.kept_population);
-        self.note(block, Measure::Kept, found.kept);
+        for (measure, values) in deviations(weights.clone()) {
+            self.note(block, measure, values);
+        }
         let [_, _, queries, keys] = weights.dims();
         if self.has_tiles {
             let stream = self.state.borrow().stream.clone();

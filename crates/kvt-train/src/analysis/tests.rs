@@ -13,6 +13,13 @@ fn numbers(tensor: Tensor<1>) -> Vec<f64> {
     numbers.into_iter().map(f64::from).collect()
 }
 
+/// The numbers of a measure.
+fn of(found: &[(Measure, Tensor<1>)], measure: Measure) -> Vec<f64> {
+    let mut found = found.iter();
+    let (_, values) = found.find(|(other, _)| *other == measure).unwrap();
+    numbers(values.clone())
+}
+
 #[track_caller]
 fn close(actual: &[f64], expected: &[f64]) {
     assert_eq!(actual.len(), expected.len());
@@ -47,14 +54,14 @@ fn deviations_of_uniform_weights() {
         assert!((population - expected).abs() < 1e-5);
         let sample = population * (n / (n - 1.0)).sqrt();
         let all = [
-            found.all_population,
-            found.all_sample,
-            found.kept_population,
+            Measure::StdPopulation,
+            Measure::Std,
+            Measure::StdKeptPopulation,
         ];
-        let all: Vec<f64> = all.into_iter().flat_map(numbers).collect();
+        let all = all.map(|measure| of(&found, measure)[0]);
         assert!((all[0] - population).abs() < 1e-7 && (all[1] - sample).abs() < 1e-7);
         assert!(all[2].abs() < 1e-7);
-        close(&numbers(found.kept), &[k]);
+        close(&of(&found, Measure::Kept), &[k]);
     }
 }
 
@@ -64,14 +71,14 @@ fn deviations_of_kept_keys_by_hand() {
     let weights = [0.25f32, 0.0, 0.75, 0.0, 0.0, 1.0, 0.0, 0.0];
     let found = deviations(tensor(&weights, [1, 1, 2, 4]));
     // About the means 1/2 and 1; the second row has one key, and so 0.
-    close(&numbers(found.kept_population), &[0.25 / 2.0]);
-    close(&numbers(found.kept_sample), &[0.125f64.sqrt() / 2.0]);
+    close(&of(&found, Measure::StdKeptPopulation), &[0.25 / 2.0]);
+    close(&of(&found, Measure::StdKept), &[0.125f64.sqrt() / 2.0]);
     // About the mean 1/4 of all keys: the squares are 0, 1/16, 1/4, 1/16 in the first row, and 9/16 and three times 1/16 in the second.
     let [first, second] = [0.375f64, 0.75];
     let mean = |by: f64| f64::midpoint((first / by).sqrt(), (second / by).sqrt());
-    close(&numbers(found.all_population), &[mean(4.0)]);
-    close(&numbers(found.all_sample), &[mean(3.0)]);
-    close(&numbers(found.kept), &[1.5]);
+    close(&of(&found, Measure::StdPopulation), &[mean(4.0)]);
+    close(&of(&found, Measure::Std), &[mean(3.0)]);
+    close(&of(&found, Measure::Kept), &[1.5]);
 }
 
 /// The branch has twice the norm of the stream at the class token, and half of it at the patch.
@@ -79,10 +86,10 @@ fn deviations_of_kept_keys_by_hand() {
 fn ratios_by_hand() {
     let stream = tensor(&[3.0, 4.0, 0.0, 2.0], [1, 2, 2]);
     let branch = tensor(&[6.0, -8.0, 1.0, 0.0], [1, 2, 2]);
-    let found = ratios(branch, stream, 1);
-    close(&numbers(found.tokens), &[1.25]);
-    close(&numbers(found.patches.unwrap()), &[0.5]);
-    close(&numbers(found.whole), &[101f64.sqrt() / 29f64.sqrt()]);
+    let [tokens, patches, whole] = ratios(branch, stream, 1).map(Option::unwrap);
+    close(&numbers(tokens), &[1.25]);
+    close(&numbers(patches), &[0.5]);
+    close(&numbers(whole), &[101f64.sqrt() / 29f64.sqrt()]);
 }
 
 /// The nonlocality of uniform attention is the mean distance between two patches, 7.2808 on 14 x 14 and 3.6095 on 7 x 7; if each

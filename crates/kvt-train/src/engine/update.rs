@@ -216,9 +216,7 @@ impl<T: Task> TrainState<T> {
         settings: UpdateSettings,
         reader: &Reader,
     ) -> Result<Pending, UpdateError> {
-        let (gradients, max_norm) = settings
-            .clip
-            .apply_but_norm(summed.gradients, &self.network);
+        let (gradients, max_norm) = settings.clip.apply(summed.gradients, &self.network);
         let optimizer_counts = self.optimizer.counts();
         let decision = self.optimizer.decide(summed.numbers.clone(), max_norm);
         let pending = Pending {
@@ -265,9 +263,10 @@ impl<T: Task> TrainState<T> {
             // The forward passes changed this state in the first process; averages and teachers take it from the network.
             processes.share_untrained(&self.network)?;
         }
-        let gradients = settings
-            .clip
-            .apply(summed.gradients, update.grad_norm, &self.network);
+        let (mut gradients, max_norm) = settings.clip.apply(summed.gradients, &self.network);
+        if let Some(max) = max_norm {
+            gradients = gradients.clip_norm(update.grad_norm, max);
+        }
         let network = self.network.clone();
         self.network = self.optimizer.step(network, gradients, settings.rates);
         self.after_weights(processes, at, settings)?;

@@ -141,7 +141,7 @@ impl Real {
 
 /// The best five classes of a row of logits that can be chosen, best first, on a tie the lower class first. A row with a NaN has
 /// none, as in [`correct`](crate::judge::correct).
-fn ranked(row: &[f32]) -> Vec<u32> {
+pub(crate) fn ranked(row: &[f32]) -> Vec<u32> {
     if row.iter().any(|logit| logit.is_nan()) {
         return Vec::new();
     }
@@ -154,11 +154,6 @@ fn ranked(row: &[f32]) -> Vec<u32> {
         }
     }
     best.into_iter().map(|(class, _)| class).collect()
-}
-
-/// The class with the highest logit, the first one on a tie; `None` if a logit is NaN.
-pub(crate) fn predicted(row: &[f32]) -> Option<u32> {
-    ranked(row).first().copied()
 }
 
 /// The softmax of a class, in f64.

@@ -31,11 +31,16 @@ pub enum Clip {
 }
 
 impl Clip {
-    /// Clips the gradients of a network. `norm` is their global norm.
-    pub fn apply(self, mut gradients: Gradients, norm: f64, network: &impl Network) -> Gradients {
+    /// Clips the gradients of a network, but not by their global norm, which only the device may know: returns the maximum norm
+    /// instead, if there is one, for [`Gradients::clip_norm`].
+    pub fn apply(
+        self,
+        mut gradients: Gradients,
+        network: &impl Network,
+    ) -> (Gradients, Option<f64>) {
         match self {
             Self::Off => {}
-            Self::Norm(max) => return gradients.clip_norm(norm, max),
+            Self::Norm(max) => return (gradients, Some(max)),
             Self::Value(max) => gradients.map_each(|_, gradient| gradient.clamp(-max, max)),
             Self::Parameter(max) => gradients.map_each(|_, gradient| {
                 let norm = square_sum(gradient.clone()).sqrt();
@@ -49,23 +54,7 @@ impl Clip {
                 });
             }
         }
-        gradients
-    }
-
-    /// As [`apply`](Self::apply), without the clipping by the global norm, which only the device knows: returns the maximum norm
-    /// instead, if there is one.
-    pub(crate) fn apply_but_norm(
-        self,
-        gradients: Gradients,
-        network: &impl Network,
-    ) -> (Gradients, Option<f64>) {
-        match self {
-            Self::Norm(max) => (gradients, Some(max)),
-            // These do not need the norm.
-            Self::Off | Self::Value(_) | Self::Parameter(_) | Self::Adaptive(_) => {
-                (self.apply(gradients, f64::NAN, network), None)
-            }
-        }
+        (gradients, None)
     }
 }
 

@@ -45,12 +45,9 @@ impl Gradients {
     }
 
     /// The gradients, in the order of the modules.
-    pub(crate) fn into_tensors(self) -> Vec<(ParamId, Tensor<1>)> {
-        let factor = self.grad_scale;
-        let gradients = self.by_parameter.into_iter();
-        gradients
-            .map(|(id, gradient)| (id, times(gradient, factor)))
-            .collect()
+    pub(crate) fn into_tensors(mut self) -> Vec<(ParamId, Tensor<1>)> {
+        self.map_each(|_, gradient| gradient);
+        self.by_parameter
     }
 
     /// The gradient of a parameter, flat, and its pending factor; it is removed from the collection.
@@ -99,20 +96,9 @@ impl Gradients {
     /// have the same number of elements.
     pub fn map_each(&mut self, change: impl Fn(ParamId, Tensor<1>) -> Tensor<1>) {
         let factor = std::mem::replace(&mut self.grad_scale, 1.0);
-        for (id, gradient) in &mut self.by_parameter {
-            *gradient = change(*id, times(gradient.clone(), factor));
-        }
-    }
-
-    fn map(self, change: impl Fn(Tensor<1>) -> Tensor<1>) -> Self {
-        Self {
-            by_parameter: self
-                .by_parameter
-                .into_iter()
-                .map(|(id, gradient)| (id, change(gradient)))
-                .collect(),
-            grad_scale: self.grad_scale,
-        }
+        let gradients = std::mem::take(&mut self.by_parameter).into_iter();
+        let changed = gradients.map(|(id, gradient)| (id, change(id, times(gradient, factor))));
+        self.by_parameter = changed.collect();
     }
 
     /// The sum with the gradients of another pass through the same model. A parameter can have a gradient in only one of
@@ -134,7 +120,7 @@ impl Gradients {
 }
 
 /// Multiplies, unless the factor is 1.
-fn times(x: Tensor<1>, factor: f64) -> Tensor<1> {
+pub(super) fn times(x: Tensor<1>, factor: f64) -> Tensor<1> {
     if factor == 1.0 { x } else { x * factor }
 }
 
@@ -153,14 +139,16 @@ pub struct Accumulator {
 
 impl Accumulator {
     /// Adds the gradients of the mean loss over `images` images.
-    pub fn add(&mut self, gradients: Gradients, images: usize) {
+    pub fn add(&mut self, mut gradients: Gradients, images: usize) {
         self.sum = Some(match self.sum.take() {
             None => gradients,
             // Both are means: weighted so that the result is a mean too.
-            Some(sum) => {
+            Some(mut sum) => {
                 let total = (self.images + images) as f64;
                 let (old, new) = (self.images as f64 / total, images as f64 / total);
-                sum.map(|g| g * old).add(gradients.map(|g| g * new))
+                sum.map_each(|_, gradient| gradient * old);
+                gradients.map_each(|_, gradient| gradient * new);
+                sum.add(gradients)
             }
         });
         self.images += images;

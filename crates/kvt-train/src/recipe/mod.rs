@@ -24,8 +24,8 @@ pub use ema::{Ema, EmaConfig, EmaReport};
 pub(crate) use gradients::flat;
 pub use gradients::{Accumulator, Gradients};
 pub use loss::{
-    ClassWeights, LossConfig, LossHeads, LossKind, TokenLogits, binary_cross_entropy,
-    cross_entropy, mixed_targets, weighted_targets,
+    ClassWeights, LossConfig, LossHeads, LossKind, binary_cross_entropy, cross_entropy,
+    mixed_targets, weighted_targets,
 };
 pub use loss_scale::LossScale;
 pub(crate) use optim::Counts;

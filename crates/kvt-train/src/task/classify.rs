@@ -18,9 +18,7 @@ use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
 use crate::recipe::mix::draw_tokens;
-use crate::recipe::{
-    DistillConfig, LossConfig, LossHeads, Position, TokenLogits, weighted_targets,
-};
+use crate::recipe::{DistillConfig, LossConfig, LossHeads, Position, weighted_targets};
 use crate::run::{Metric, Metrics};
 use crate::splits::Splits;
 
@@ -194,14 +192,7 @@ impl Task for Classify {
             return Ok(self.loss.of(heads.mean(), targets));
         }
         let base = |heads: Logits| match (heads.aux, self.learns_tokens()) {
-            (Some(tokens), true) => {
-                let logits = TokenLogits {
-                    class: heads.class,
-                    tokens,
-                    mixed,
-                };
-                self.loss.of_tokens(logits, targets)
-            }
+            (Some(tokens), true) => self.loss.of_tokens(heads.class, tokens, mixed, targets),
             _ => self.loss.of(heads.class, targets),
         };
         Ok(match taught {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Plan;
 use crate::data::{Batch, DataError, Loader, Prepare, Skipped, Source, Split};
-use crate::splits::{Splits, prepared_batches};
+use crate::splits::{Splits, eval_views, prepared_batches};
 use crate::world::World;
 
 /// The images of a run, prepared for evaluation, in order. If the run is asked to stop, batches end early, and the
@@ -49,7 +49,7 @@ impl<'a> EvalData<'a> {
     pub fn val_shard(
         &mut self,
     ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
-        let prepare = self.splits.eval_views(self.plan);
+        let prepare = eval_views(self.plan, &self.splits.val_transform);
         self.val_prepared(prepare, self.plan.eval.batch_size)
     }
 
@@ -79,11 +79,6 @@ impl<'a> EvalData<'a> {
     ) -> Result<impl Iterator<Item = Result<Batch, DataError>> + use<'_, 'a>, DataError> {
         let loader = self.splits.some_images(self.plan, split, images)?;
         Ok(self.batches(loader))
-    }
-
-    /// The classes of the images, in label order.
-    pub fn classes(&self) -> &'a [String] {
-        self.splits.classes()
     }
 
     /// The validation images, with what is annotated in them.

@@ -7,7 +7,7 @@ use kvt_ops::Phase;
 
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
-use crate::judge::{ClassRow, Correct, correct, predicted};
+use crate::judge::{ClassRow, ranked};
 use crate::world::{World, agree};
 
 /// Accuracy and loss over a whole split. Images are counted one by one, so the result does not
@@ -43,14 +43,15 @@ struct Counted {
 impl Counted {
     /// Counts images by their logits, `[images, classes]` row by row.
     fn add(&mut self, logits: &[f32], targets: &[u32], classes: usize) {
-        let Correct { top1, top5 } = correct(logits, targets, classes);
         self.images += targets.len() as u64;
-        self.top1 += top1 as u64;
-        self.top5 += top5 as u64;
         self.rows.resize(classes, ClassRow::default());
         let images = || logits.chunks_exact(classes).zip(targets);
         for (row, &label) in images() {
-            ClassRow::count(&mut self.rows, label, predicted(row));
+            // As `correct` counts.
+            let best = ranked(row);
+            self.top1 += u64::from(best.first() == Some(&label));
+            self.top5 += u64::from(best.contains(&label));
+            ClassRow::count(&mut self.rows, label, best.first().copied());
         }
         let losses = images().map(|(row, &label)| cross_entropy(row, label));
         self.losses.push(losses.sum::<f64>());

@@ -253,14 +253,14 @@ pub struct Unread {
 }
 
 impl Unread {
-    /// Numbers that are the signals, by these names.
-    fn named(numbers: impl Iterator<Item = (String, Tensor<1>)>) -> Self {
+    /// Numbers that are the signals, by these names, and a warning beside them.
+    fn named(numbers: impl Iterator<Item = (String, Tensor<1>)>, warning: Option<String>) -> Self {
         let (names, numbers): (Vec<_>, Vec<_>) = numbers.unzip();
         Self {
             numbers: Tensor::cat(numbers, 0),
             tell: Box::new(|numbers| Signals {
                 metrics: names.into_iter().zip(numbers.iter().copied()).collect(),
-                warning: None,
+                warning,
             }),
         }
     }

@@ -178,12 +178,10 @@ pub(super) fn start_from(
         ..LoadOptions::default()
     };
     let weights = read_for(&model.config(), path)?;
-    let loaded = model.load(&weights, options);
-    let (model, report) = loaded.map_err(|source| refused(path, source, hint))?;
+    let refused = |source| refused(path, source, hint);
+    let (model, report) = model.load(&weights, options).map_err(refused)?;
     // The first loss would be NaN, and would not say from where.
-    model
-        .check_finite()
-        .map_err(|source| refused(path, source, hint))?;
+    model.check_finite().map_err(refused)?;
     let topic = match report.names(Outcome::Unused).next() {
         Some(_) => Topic::Warning,
         None => Topic::Start,

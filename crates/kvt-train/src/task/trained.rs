@@ -58,19 +58,21 @@ pub fn load_checkpoint_backbone(
     Ok((model, warning))
 }
 
-/// What the run of a checkpoint had that lacks a state of the task.
-pub(crate) const OTHER_TASK: &str = "another task";
+/// Why a checkpoint lacks a state of the task, the factors, or the average.
+pub(crate) const OTHER_TASK: &str = "it was written by a run with another task";
+const NO_LORA: &str = "it was written by a run with `lora.rank = 0`";
+const NO_EMA: &str = "its run kept no EMA (`ema.decay = 0`); evaluate it without `--ema`, or start a new run from its weights with \
+                      `init.weights`";
 
-/// The tensors of a file of a checkpoint, which one of a run with something `other` lacks. Files that are not listed in it were not
-/// verified.
+/// The tensors of a file of a checkpoint, and `why` it may lack it. Files that are not listed in it were not verified.
 pub(crate) fn read_listed(
     checkpoint: &Checkpoint,
     file: &str,
-    other: &'static str,
+    why: &'static str,
 ) -> Result<StateDict, TrainError> {
     if !checkpoint.has(file) {
         let (path, file) = (checkpoint.path().to_owned(), file.to_owned());
-        return Err(TrainError::NoFile { path, file, other });
+        return Err(TrainError::NoFile { path, file, why });
     }
     Ok(weights::read(&checkpoint.file(file))?)
 }
@@ -120,12 +122,10 @@ pub(crate) fn load_network<N: Network>(
     weights: EmaReport,
     network: N,
 ) -> Result<N, TrainError> {
-    let file = weights.file();
-    // Files that are not listed in the checkpoint were not verified.
-    if weights == EmaReport::Ema && !checkpoint.has(EMA) {
-        return Err(TrainError::NoEma(checkpoint.path().to_owned()));
-    }
-    let (mut network, unused) = network.load_state_dict(&weights::read(&checkpoint.file(file))?)?;
+    // Every checkpoint has the trained weights.
+    let state = read_listed(checkpoint, weights.file(), NO_EMA)?;
+    let (mut network, unused) = network.load_state_dict(&state)?;
+    drop(state);
     if !unused.is_empty() {
         return Err(TrainError::Surplus {
             path: checkpoint.path().to_owned(),
@@ -133,7 +133,7 @@ pub(crate) fn load_network<N: Network>(
         });
     }
     if let Some(model) = network.lora_mut() {
-        let read = |file: &str| read_listed(checkpoint, file, "`lora.rank = 0`");
+        let read = |file: &str| read_listed(checkpoint, file, NO_LORA);
         let [factors, adapted] = weights.apart();
         model.set_factors(&read(factors)?, &read(adapted)?)?;
     }

@@ -41,8 +41,6 @@ pub(super) struct Mpi {
     universe: Mutex<Option<Universe>>,
     /// The worlds of the first processes, by size.
     smaller: Mutex<BTreeMap<usize, Option<Arc<dyn World>>>>,
-    /// Whether this is the world of all processes.
-    whole: bool,
 }
 
 impl fmt::Debug for Mpi {
@@ -75,7 +73,6 @@ pub(super) fn connect() -> Result<Arc<dyn World>, WorldError> {
         communicator: Shared(world),
         universe: Mutex::new(Some(universe)),
         smaller: Mutex::default(),
-        whole: true,
     }))
 }
 
@@ -178,7 +175,6 @@ impl World for Mpi {
                 communicator: Shared(communicator),
                 universe: Mutex::new(None),
                 smaller: Mutex::default(),
-                whole: false,
             });
             Some(world)
         });
@@ -215,7 +211,7 @@ impl Drop for Mpi {
             .universe
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        if self.whole && universe.is_some() {
+        if universe.is_some() {
             self.communicator.0.abort(101);
         }
     }

@@ -5,27 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Local, World, WorldError};
 
-/// A thread in the role of a process. Numbers go to the first one and back over channels, so that threads that wait for one that
-/// ended notice it.
+/// A thread in the role of a process. Each sends its numbers to all over channels, so that threads that wait for one that ended
+/// notice it.
 #[derive(Debug)]
 struct Threads {
     rank: usize,
     size: usize,
-    ends: Mutex<Ends>,
+    /// To each thread, this one included.
+    to: Vec<Sender<Vec<f64>>>,
+    /// From each thread, in order of rank.
+    from: Mutex<Vec<Receiver<Vec<f64>>>>,
     /// The smaller worlds, starting with the one of the first two processes.
-    smaller: Mutex<Vec<Option<Arc<Threads>>>>,
-}
-
-/// A connection from and to another thread.
-type Line = (Receiver<Vec<f64>>, Sender<Vec<f64>>);
-
-/// The channel ends of a thread.
-#[derive(Debug)]
-enum Ends {
-    /// The first thread: from and to each of the others.
-    First(Vec<Line>),
-    /// Another thread: to and from the first one.
-    Other(Sender<Vec<f64>>, Receiver<Vec<f64>>),
+    smaller: Vec<Option<Arc<Threads>>>,
 }
 
 /// The results of `work` in each of `size` processes, in order of rank.
@@ -56,54 +47,44 @@ fn connected(size: usize) -> Vec<Arc<Threads>> {
         let mut worlds = connected(count).into_iter();
         smaller.iter_mut().for_each(|own| own.push(worlds.next()));
     }
-    let mut of_first = Vec::new();
-    let mut others = Vec::new();
-    for _ in 1..size {
-        let (up, from) = channel();
-        let (to, down) = channel();
-        of_first.push((from, to));
-        others.push(Ends::Other(up, down));
+    let mut receivers: Vec<Vec<_>> = (0..size).map(|_| Vec::new()).collect();
+    let mut senders: Vec<Vec<_>> = Vec::new();
+    for _ in 0..size {
+        let to_each = receivers.iter_mut().map(|receivers| {
+            let (to, from) = channel();
+            receivers.push(from);
+            to
+        });
+        senders.push(to_each.collect());
     }
-    let ends = std::iter::once(Ends::First(of_first)).chain(others);
-    ends.zip(smaller)
-        .enumerate()
-        .map(|(rank, (ends, smaller))| {
-            Arc::new(Threads {
-                rank,
-                size,
-                ends: Mutex::new(ends),
-                smaller: Mutex::new(smaller),
-            })
+    let parts = senders.into_iter().zip(receivers).zip(smaller);
+    let threads = parts.enumerate().map(|(rank, ((to, from), smaller))| {
+        Arc::new(Threads {
+            rank,
+            size,
+            to,
+            from: Mutex::new(from),
+            smaller,
         })
-        .collect()
+    });
+    threads.collect()
 }
 
 impl Threads {
     /// Adds the numbers of all threads, in order of rank.
     fn sum_by(&self, values: &mut [f64], add: fn(f64, f64) -> f64) -> Result<(), WorldError> {
-        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*ends {
-            Ends::First(others) => {
-                for (from, _) in others {
-                    let own = from.recv().map_err(|_| WorldError::Lost)?;
-                    // The other thread is at another sum.
-                    if own.len() != values.len() {
-                        return Err(WorldError::Lost);
-                    }
-                    for (sum, own) in values.iter_mut().zip(own) {
-                        *sum = add(*sum, own);
-                    }
-                }
-                for (_, to) in others {
-                    to.send(values.to_vec()).map_err(|_| WorldError::Lost)?;
-                }
+        let from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        for to in &self.to {
+            to.send(values.to_vec()).map_err(|_| WorldError::Lost)?;
+        }
+        for (rank, from) in from.iter().enumerate() {
+            let own = from.recv().map_err(|_| WorldError::Lost)?;
+            // The other thread is at another sum.
+            if own.len() != values.len() {
+                return Err(WorldError::Lost);
             }
-            Ends::Other(to, from) => {
-                to.send(values.to_vec()).map_err(|_| WorldError::Lost)?;
-                let sums = from.recv().map_err(|_| WorldError::Lost)?;
-                for (value, sum) in values.iter_mut().zip(sums) {
-                    *value = sum;
-                }
+            for (sum, own) in values.iter_mut().zip(own) {
+                *sum = if rank == 0 { own } else { add(*sum, own) };
             }
         }
         Ok(())
@@ -159,8 +140,7 @@ impl World for Threads {
         if count == 1 {
             return Ok(Some(super::alone()));
         }
-        let smaller = self.smaller.lock().unwrap_or_else(PoisonError::into_inner);
-        match smaller.get(count - 2) {
+        match self.smaller.get(count - 2) {
             Some(Some(world)) => Ok(Some(Arc::clone(world) as Arc<dyn World>)),
             _ => Err(WorldError::Lost),
         }

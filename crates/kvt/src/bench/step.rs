@@ -12,6 +12,7 @@ use crate::{job, output};
 use kvt_tools::bench::{self, ModelCase, mebibytes};
 use kvt_train::device;
 use kvt_train::engine::Processes;
+use kvt_train::run::Topic;
 use kvt_train::task::TaskKind;
 use kvt_train::world::{World, on_device};
 
@@ -52,8 +53,8 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
     };
     let (cases, device) = job::agree(world, ready())?;
     let way = on_device::connect(world, &device)?;
-    if let Some(message) = way.message() {
-        if way.is_second_best() {
+    if let Some((topic, message)) = way.message() {
+        if topic == Topic::Warning {
             output::warning(&message);
         } else {
             output::status(&message);

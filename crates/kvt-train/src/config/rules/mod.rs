@@ -21,7 +21,7 @@ use self::tasks::task;
 use super::Plan;
 use super::document::Checks;
 use crate::augment::AugmentConfig;
-use crate::device::{NAMES, Wanted};
+use crate::device::{self, NAMES};
 use crate::fetch::Published;
 use crate::task::TaskKind;
 
@@ -46,7 +46,7 @@ pub(super) fn complete(plan: &mut Plan, with_data: bool, checks: &mut Checks<'_>
     task(plan, checks);
     // Whether this machine has the device is only checked where it is used.
     let device = &plan.train.device;
-    if device.parse::<Wanted>().is_err() {
+    if device::parse(device).is_err() {
         checks.refuse("train.device", &format!("{device:?}"), NAMES);
     }
     let folder = Path::new("runs").join(checks.document.name());

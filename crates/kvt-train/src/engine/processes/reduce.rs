@@ -56,9 +56,11 @@ impl Processes {
         };
         let sums = match &self.way {
             GradientSum::Device(sums) => {
-                let exchange = sums.prepare(buckets.iter().map(pack));
                 // Only the wait after packing the last bucket counts as communication.
-                self.timed(|| exchange.finish())?
+                let mut start = Instant::now();
+                let sums = sums.sum(buckets.iter().map(pack), || start = Instant::now())?;
+                self.note(start.elapsed());
+                sums
             }
             GradientSum::Host | GradientSum::HostInstead(_) => {
                 let lengths: Vec<usize> = buckets.iter().map(|b| places.length(b)).collect();

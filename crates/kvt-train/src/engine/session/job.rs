@@ -6,7 +6,7 @@ use super::{Session, Start};
 use crate::config::{Plan, resolved_toml};
 use crate::engine::TrainError;
 use crate::engine::share::share_state;
-use crate::run::{Note, Topic};
+use crate::run::Note;
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
 use crate::world::{World, WorldError, agree, on_device};
@@ -53,12 +53,7 @@ impl<T: Task> Session<T> {
 
     /// Logs how gradients are summed, where there was a choice.
     fn tell_way(&mut self) {
-        let topic = if self.way.is_second_best() {
-            Topic::Warning
-        } else {
-            Topic::Start
-        };
-        if let (true, Some(message)) = (self.world.is_first(), self.way.message()) {
+        if let (true, Some((topic, message))) = (self.world.is_first(), self.way.message()) {
             let step = self.progress.position.step;
             self.notes.push(Note::new(step, topic, message));
         }

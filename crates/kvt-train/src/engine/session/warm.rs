@@ -16,7 +16,7 @@ use crate::world::agree;
 impl<T: Task> Session<T> {
     /// Has the first process of each host make an update of a throwaway state, while the others wait. Does nothing on a CPU.
     pub(super) fn warm(&self) -> Result<(), TrainError> {
-        if self.device.kind() == Some(Kind::Cpu) {
+        if self.device.kind == Kind::Cpu {
             return Ok(());
         }
         let done = match self.world.local().rank {

@@ -103,7 +103,7 @@ impl Dataset {
                 done += more;
                 progress(done, total);
             })?;
-            fs::write(root.join(MANIFEST), self.manifest()?).map_err(FetchError::from)
+            fs::write(root.join(MANIFEST), self.manifest()).map_err(FetchError::from)
         })?;
         for path in downloaded {
             fs::remove_file(path)?;
@@ -139,16 +139,15 @@ impl Dataset {
         };
         if path.is_file() {
             let found = of_file(path)?;
-            return if found == sum {
-                Ok(false)
-            } else {
-                Err(FetchError::OtherFile {
-                    path: path.to_owned(),
-                    url: url.to_owned(),
-                    expected: sum.to_string(),
-                    found: found.to_string(),
-                })
-            };
+            if found == sum {
+                return Ok(false);
+            }
+            return Err(FetchError::OtherFile {
+                path: path.to_owned(),
+                url: url.to_owned(),
+                expected: sum.to_string(),
+                found: found.to_string(),
+            });
         }
         let what = format!("`{}`, licence: {}", remote.name(), self.licence);
         download::file(url, sum, path, PATIENCE, &mut telling(&what))
@@ -156,16 +155,15 @@ impl Dataset {
         Ok(true)
     }
 
-    fn manifest(&self) -> Result<String, FetchError> {
+    fn manifest(&self) -> String {
         let urls = self.files.iter().map(|file| Value::from(file.url));
-        let table = Table::from_iter([
+        Table::from_iter([
             ("name".to_owned(), self.name.into()),
             ("page".to_owned(), self.page.into()),
             ("licence".to_owned(), self.licence.into()),
             ("files".to_owned(), urls.collect::<Vec<_>>().into()),
-        ]);
-        toml::to_string(&table)
-            .map_err(|error| FetchError::archive(Path::new(MANIFEST), error.to_string()))
+        ])
+        .to_string()
     }
 }
 

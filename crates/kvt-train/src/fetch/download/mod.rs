@@ -26,12 +26,6 @@ const LARGEST_CONFIG: u64 = 1 << 20;
 /// How often the hub may redirect to another name of a repository.
 const REDIRECTS: usize = 5;
 
-/// What the server promises of a file.
-struct Promise {
-    sum: Sum,
-    commit: Commit,
-}
-
 /// Downloads weights into the cache, with their configuration; `url` gives the address of a file.
 pub(super) fn into_cache(
     url: &dyn Fn(&str) -> String,
@@ -39,7 +33,7 @@ pub(super) fn into_cache(
     silence: Duration,
     told: Told<'_>,
 ) -> Result<PathBuf, FetchError> {
-    let Promise { sum, commit } = promise(&url(FILE))?;
+    let (sum, commit) = promise(&url(FILE))?;
     if !cache.has(sum)? {
         file(&url(FILE), sum, &cache.blob(sum), silence, told)?;
     }
@@ -52,7 +46,7 @@ pub(super) fn into_cache(
 }
 
 /// What the hub promises of a file: in its own answer, which redirects to the file, not in that of the server that stores the file.
-fn promise(url: &str) -> Result<Promise, FetchError> {
+fn promise(url: &str) -> Result<(Sum, Commit), FetchError> {
     let mut at = url.to_owned();
     for _ in 0..REDIRECTS {
         let answer = request(&at, Some("bytes=0-0".to_owned()), 0)?;
@@ -78,10 +72,9 @@ fn promise(url: &str) -> Result<Promise, FetchError> {
             url: url.to_owned(),
             given: given.to_owned(),
         };
-        return Ok(Promise {
-            sum: Sum::parse(digits).ok_or_else(|| no_checksum(etag))?,
-            commit: Commit::parse(commit).ok_or_else(|| no_checksum(commit))?,
-        });
+        let sum = Sum::parse(digits).ok_or_else(|| no_checksum(etag))?;
+        let commit = Commit::parse(commit).ok_or_else(|| no_checksum(commit))?;
+        return Ok((sum, commit));
     }
     Err(interrupted(url, &"the server redirects again and again"))
 }

@@ -67,7 +67,14 @@ pub(in crate::fetch) fn file(
         let _ = part.remove();
         return Ok(());
     }
-    let found = match received(url, sum, &mut part, silence, told) {
+    let has_begun = part.len()? > 0;
+    let mut found = receive(url, &mut part, silence, told);
+    if has_begun && found.as_ref().is_ok_and(|found| *found != sum) {
+        // The earlier part may be of another file, or the server did not continue where it ended.
+        part.file.set_len(0)?;
+        found = receive(url, &mut part, silence, told);
+    }
+    let found = match found {
         // There is nothing to resume from.
         Err(error) if part.len()? == 0 => {
             let _ = part.remove();
@@ -84,24 +91,6 @@ pub(in crate::fetch) fn file(
         expected: sum.to_string(),
         found: found.to_string(),
     })
-}
-
-/// Completes the part of a file, from its beginning if the result is not what was promised, and returns its sum.
-fn received(
-    url: &str,
-    sum: Sum,
-    part: &mut Part,
-    silence: Duration,
-    told: Told<'_>,
-) -> Result<Sum, FetchError> {
-    let has_begun = part.len()? > 0;
-    let found = receive(url, part, silence, told)?;
-    if found == sum || !has_begun {
-        return Ok(found);
-    }
-    // The earlier part may be of another file, or the server did not continue where it ended.
-    part.file.set_len(0)?;
-    receive(url, part, silence, told)
 }
 
 /// Completes the part of a file, and returns its sum.

@@ -12,7 +12,6 @@ pub use binary::binary_cross_entropy;
 pub use config::{LossConfig, LossHeads, LossKind};
 pub use cross_entropy::cross_entropy;
 pub use targets::mixed_targets;
-pub use token_labels::TokenLogits;
 pub use weights::{ClassWeights, weighted_targets};
 
 use burn::tensor::Tensor;

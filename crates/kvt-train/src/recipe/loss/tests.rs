@@ -185,17 +185,12 @@ fn token_label_losses_are_volos() {
     let name = "tokens_fallback";
     let class = golden.tensor::<2>("logits", &device).require_grad();
     let tokens = golden.tensor::<3>("token_logits", &device).require_grad();
-    let logits = TokenLogits {
-        class: class.clone(),
-        tokens: tokens.clone(),
-        mixed: 6,
-    };
     let targets = golden.tensor::<2>("crop_label", &device);
     let config = LossConfig {
         token_weight: 0.5,
         ..LossConfig::default()
     };
-    let loss = config.of_tokens(logits, targets);
+    let loss = config.of_tokens(class.clone(), tokens.clone(), 6, targets);
     assert_close(
         name,
         &[loss.clone().into_scalar::<f32>()],

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-use super::{Blend, Mixing};
+use super::{Blend, Mixing, Rect};
 use crate::augment::Normalization;
 
 impl Mixing {
@@ -25,9 +25,6 @@ impl Mixing {
     /// rectangle, whose pixels are exact copies.
     #[must_use]
     pub fn images(&self, images: Tensor<4>) -> Tensor<4> {
-        if self.is_nothing() {
-            return images;
-        }
         let [_, _, height, width] = images.dims();
         let [own, partner] = weights(&self.0, (height, width), &images.device());
         let partners = images.clone().flip([0]);
@@ -38,9 +35,6 @@ impl Mixing {
     /// then normalised again.
     #[must_use]
     pub fn pixels(&self, images: Tensor<4>, normalization: &Normalization) -> Tensor<4> {
-        if self.is_nothing() {
-            return images;
-        }
         let pixels = normalization.undo(images);
         normalization.apply(self.images(pixels).round())
     }
@@ -63,25 +57,19 @@ fn weights(blends: &[Blend], (height, width): (usize, usize), device: &Device) -
     let (own, partner) = (scalars(&|own| own), scalars(&|own| 1.0 - own));
     let rects = || {
         blends.iter().map(|blend| match blend {
-            Blend::CutMix { rect } => Some(rect),
-            Blend::Keep | Blend::Mixup { .. } => None,
+            Blend::CutMix { rect } => *rect,
+            Blend::Keep | Blend::Mixup { .. } => Rect::default(),
         })
     };
-    if rects().all(|rect| rect.is_none()) {
+    if rects().all(|rect| rect.area() == 0) {
         return [own, partner];
     }
     // 1 for the rows or columns of the rectangle.
     let inside = |start: usize, len: usize, side: usize| {
         (0..side).map(move |at| f32::from((start..start + len).contains(&at)))
     };
-    let rows = rects().flat_map(|rect| match rect {
-        Some(rect) => inside(rect.top, rect.height, height),
-        None => inside(0, 0, height),
-    });
-    let columns = rects().flat_map(|rect| match rect {
-        Some(rect) => inside(rect.left, rect.width, width),
-        None => inside(0, 0, width),
-    });
+    let rows = rects().flat_map(|rect| inside(rect.top, rect.height, height));
+    let columns = rects().flat_map(|rect| inside(rect.left, rect.width, width));
     let rows = of(rows.collect(), [count, 1, height, 1]);
     let columns = of(columns.collect(), [count, 1, 1, width]);
     let within = rows * columns;

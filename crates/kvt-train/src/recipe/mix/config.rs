@@ -47,7 +47,7 @@ impl MixConfig {
     }
 
     fn mixes_images(&self) -> bool {
-        self.has_mixup() || self.has_cutmix()
+        self.mixup > 0.0 || self.has_cutmix()
     }
 
     /// Whether images or tokens are mixed in an epoch, counted from 0.
@@ -60,10 +60,6 @@ impl MixConfig {
     #[must_use]
     pub fn mixes_first(&self) -> bool {
         self.mixes_images() && self.order == MixOrder::MixErase
-    }
-
-    pub(super) fn has_mixup(&self) -> bool {
-        self.mixup > 0.0
     }
 
     pub(super) fn has_cutmix(&self) -> bool {

@@ -7,7 +7,7 @@ use rand_distr::{Beta, Distribution};
 use super::{MixConfig, MixMode};
 
 /// A rectangle of an image, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rect {
     /// First row.
     pub top: usize,
@@ -79,7 +79,7 @@ fn blend(config: &MixConfig, size: (usize, usize), rng: &mut impl Rng) -> Blend 
     if rng.random::<f64>() >= config.prob {
         return Blend::Keep;
     }
-    let is_cutmix = match (config.has_mixup(), config.has_cutmix()) {
+    let is_cutmix = match (config.mixup > 0.0, config.has_cutmix()) {
         (false, false) => return Blend::Keep,
         (true, true) => rng.random::<f64>() < config.switch_prob,
         (_, has_cutmix) => has_cutmix,

@@ -4,7 +4,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
 
-use super::rule::{Buffers, MOMENTS, Parameter, Rule, lerp};
+use super::rule::{Buffers, MOMENTS, Rule, UpdateNumber, lerp};
 
 /// LAMB.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,13 @@ impl Rule for Lamb {
         &MOMENTS
     }
 
-    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
-        let (weight, number) = (parameter.weight, parameter.number);
-        let gradient = parameter.gradient.scaled();
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Tensor<1>,
+        number: &UpdateNumber,
+        buffers: &mut Buffers,
+    ) -> Tensor<1> {
         let (beta1, beta2) = self.betas;
         let [exp_avg, exp_avg_sq] = buffers.take_moments(&weight);
         let exp_avg = lerp(exp_avg, gradient.clone(), 1.0 - beta1);

@@ -3,7 +3,7 @@
 
 use burn::tensor::Tensor;
 
-use super::rule::{Buffers, Parameter, Rule, lerp};
+use super::rule::{Buffers, Rule, UpdateNumber, lerp};
 
 const EXP_AVG: &str = "exp_avg";
 
@@ -19,9 +19,13 @@ impl Rule for Lion {
         &[EXP_AVG]
     }
 
-    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
-        let (weight, number) = (parameter.weight, parameter.number);
-        let gradient = parameter.gradient.scaled();
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Tensor<1>,
+        number: &UpdateNumber,
+        buffers: &mut Buffers,
+    ) -> Tensor<1> {
         let exp_avg = buffers.take(EXP_AVG, &weight);
         let update = lerp(exp_avg.clone(), gradient.clone(), 1.0 - self.betas.0).sign();
         buffers.put(EXP_AVG, lerp(exp_avg, gradient, 1.0 - self.betas.1));

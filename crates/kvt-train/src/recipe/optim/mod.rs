@@ -23,15 +23,15 @@ use std::sync::Arc;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use kvt_models::{Network, Parameter};
-use kvt_ops::Guard;
+use kvt_ops::{AdamWInput, Guard};
 
 use self::adamw::AdamW;
 use self::lamb::Lamb;
 use self::lion::Lion;
 use self::muon::Muon;
-use self::rule::{Buffers, Gradient, Rule, UpdateNumber};
+use self::rule::{Buffers, Rule, UpdateNumber};
 use self::sgd::Sgd;
-use super::gradients::flat;
+use super::gradients::{flat, times};
 use super::{Gradients, is_head};
 
 pub use config::{OptimConfig, OptimDecay, OptimName};
@@ -159,7 +159,7 @@ impl Optimizer {
         let mut weights = HashMap::new();
         // In the order of the modules.
         let (mut adamw_ids, mut of_adamw) = (Vec::new(), Vec::new());
-        for (id, shape, weight, gradient) in parameters {
+        for (id, shape, weight, (gradient, scale)) in parameters {
             // Only parameters that the network names are trained.
             let Some(group) = self.groups.get(&id) else {
                 continue;
@@ -171,36 +171,39 @@ impl Optimizer {
             } else {
                 0.0
             };
-            let parameter = rule::Parameter {
-                weight,
-                gradient,
-                number: UpdateNumber {
-                    lr: rates.lr * group.lr_scale,
-                    weight_decay,
-                    step: state.step,
-                    shape,
-                },
+            let number = UpdateNumber {
+                lr: rates.lr * group.lr_scale,
+                weight_decay,
+                step: state.step,
+                shape,
             };
+            let buffers = &mut state.buffers;
             if let Some(rule) = &group.rule {
-                weights.insert(id, rule.update(parameter, &mut state.buffers));
+                let gradient = times(gradient, scale);
+                weights.insert(id, rule.update(weight, gradient, &number, buffers));
             } else {
-                // They are changed in place if they have no other owner.
-                let buffers = std::mem::take(&mut state.buffers);
                 adamw_ids.push(id);
-                of_adamw.push((parameter, buffers));
+                of_adamw.push(AdamWInput {
+                    // They are changed in place if they have no other owner.
+                    moments: buffers.take_moments(&weight),
+                    weight,
+                    grad: gradient,
+                    step: self.adamw.step(&number, scale),
+                });
             }
         }
-        let updated = self.adamw.update(of_adamw, guard);
-        for (id, (weight, buffers)) in adamw_ids.into_iter().zip(updated) {
-            self.states.entry(id).or_default().buffers = buffers;
+        let updated = kvt_ops::adamw(of_adamw, guard);
+        for (id, (weight, moments)) in adamw_ids.into_iter().zip(updated) {
+            let state = self.states.entry(id).or_default();
+            state.buffers.put_moments(moments);
             weights.insert(id, weight);
         }
         weights
     }
 }
 
-/// A parameter that has a gradient: its shape and, flat, its weight and the gradient.
-type Weight = (ParamId, Vec<usize>, Tensor<1>, Gradient);
+/// A parameter that has a gradient: its shape and, flat, its weight and the gradient, with a pending factor.
+type Weight = (ParamId, Vec<usize>, Tensor<1>, (Tensor<1>, f64));
 
 /// Collects the parameters that have a gradient, in the order of the modules.
 struct Trained {
@@ -210,13 +213,11 @@ struct Trained {
 
 impl ModuleVisitor for Trained {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some((values, scale)) = self.gradients.remove(param.id) else {
-            return;
-        };
-        let weight = param.val().inner();
-        let (shape, gradient) = (weight.dims().to_vec(), Gradient { values, scale });
-        let parameter = (param.id, shape, flat(weight), gradient);
-        self.parameters.push(parameter);
+        if let Some(gradient) = self.gradients.remove(param.id) {
+            let weight = param.val().inner();
+            let parameter = (param.id, weight.dims().to_vec(), flat(weight), gradient);
+            self.parameters.push(parameter);
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
 
-use super::rule::{Buffers, Parameter, Rule, lerp};
+use super::rule::{Buffers, Rule, UpdateNumber, lerp};
 
 const MOMENTUM_BUFFER: &str = "momentum_buffer";
 
@@ -35,9 +35,13 @@ impl Rule for Muon {
         &[MOMENTUM_BUFFER]
     }
 
-    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
-        let (weight, number) = (parameter.weight, parameter.number);
-        let gradient = parameter.gradient.scaled();
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Tensor<1>,
+        number: &UpdateNumber,
+        buffers: &mut Buffers,
+    ) -> Tensor<1> {
         let momentum = buffers.take(MOMENTUM_BUFFER, &weight);
         let momentum = lerp(momentum, gradient.clone(), 1.0 - self.momentum);
         let update = if self.nesterov {

@@ -11,31 +11,13 @@ pub(super) trait Rule: Debug + Send + Sync {
     fn buffers(&self) -> &'static [&'static str];
 
     /// The new weight. `buffers` contains the buffers named by [`Self::buffers`]; at the first update it is empty.
-    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1>;
-}
-
-/// A parameter, and how it is updated.
-pub(super) struct Parameter {
-    pub(super) weight: Tensor<1>,
-    pub(super) gradient: Gradient,
-    pub(super) number: UpdateNumber,
-}
-
-/// A gradient and its pending factor.
-pub(super) struct Gradient {
-    pub(super) values: Tensor<1>,
-    pub(super) scale: f64,
-}
-
-impl Gradient {
-    /// The gradient, multiplied by the factor.
-    pub(super) fn scaled(self) -> Tensor<1> {
-        if self.scale < 1.0 {
-            self.values * self.scale
-        } else {
-            self.values
-        }
-    }
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Tensor<1>,
+        number: &UpdateNumber,
+        buffers: &mut Buffers,
+    ) -> Tensor<1>;
 }
 
 /// The settings of a parameter's update.

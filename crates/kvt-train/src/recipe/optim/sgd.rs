@@ -3,7 +3,7 @@
 
 use burn::tensor::Tensor;
 
-use super::rule::{Buffers, Parameter, Rule};
+use super::rule::{Buffers, Rule, UpdateNumber};
 
 const MOMENTUM_BUFFER: &str = "momentum_buffer";
 
@@ -25,9 +25,14 @@ impl Rule for Sgd {
         }
     }
 
-    fn update(&self, parameter: Parameter, buffers: &mut Buffers) -> Tensor<1> {
-        let (weight, number) = (parameter.weight, parameter.number);
-        let mut update = parameter.gradient.scaled();
+    fn update(
+        &self,
+        weight: Tensor<1>,
+        gradient: Tensor<1>,
+        number: &UpdateNumber,
+        buffers: &mut Buffers,
+    ) -> Tensor<1> {
+        let mut update = gradient;
         if number.weight_decay > 0.0 {
             update = update + weight.clone() * number.weight_decay;
         }

@@ -38,23 +38,22 @@ fn ten_steps_of_adamw_match_pytorch() {
         let size = grads.len() / 10;
         let tensor = |data: &[f32]| Tensor::<1>::from_data(data, &device);
         let mut weight = tensor(&params[..size]);
-        let mut buffers = Buffers::default();
+        let mut moments = [weight.zeros_like(), weight.zeros_like()];
         for step in 0..10 {
-            let parameter = rule::Parameter {
-                weight,
-                gradient: Gradient {
-                    values: tensor(&grads[step * size..][..size]),
-                    scale: 1.0,
-                },
-                number: UpdateNumber {
-                    lr: 0.01,
-                    weight_decay,
-                    step: step as u32 + 1,
-                    shape: vec![size],
-                },
+            let number = UpdateNumber {
+                lr: 0.01,
+                weight_decay,
+                step: step as u32 + 1,
+                shape: vec![size],
             };
-            let updated = rule.update(vec![(parameter, buffers)], None);
-            (weight, buffers) = updated.into_iter().next().unwrap();
+            let input = AdamWInput {
+                weight,
+                grad: tensor(&grads[step * size..][..size]),
+                moments,
+                step: rule.step(&number, 1.0),
+            };
+            let updated = kvt_ops::adamw(vec![input], None);
+            (weight, moments) = updated.into_iter().next().unwrap();
             let actual: Vec<f32> = weight.to_data().try_to_vec().unwrap();
             for (a, e) in actual.iter().zip(&params[(step + 1) * size..][..size]) {
                 assert!((a - e).abs() < 1e-6, "{name}, step {step}: {a} is not {e}");

@@ -51,12 +51,11 @@ impl Schedule {
     /// The schedule of a plan.
     pub fn of(plan: &Plan, steps_per_epoch: u64) -> Self {
         let images = plan.train.batch_size * plan.train.accumulate;
+        let lr = scaled_lr(plan.optim.lr, plan.optim.lr_batch, images);
+        let config = plan.schedule.clone();
         Self {
-            config: plan.schedule.clone(),
-            lr: scaled_lr(plan.optim.lr, plan.optim.lr_batch, images),
-            steps_per_epoch,
-            epochs: plan.train.epochs,
             updates: plan.updates(),
+            ..Self::new(config, lr, steps_per_epoch, plan.train.epochs)
         }
     }
 

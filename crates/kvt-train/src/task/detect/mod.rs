@@ -135,7 +135,7 @@ impl Task for Detect {
         let seen = self.seen.as_ref()?;
         let names = DetectLosses::NAMES.map(|name| format!("{name}_loss"));
         let named = names.into_iter().zip(seen.iter().cloned());
-        Some(Unread::named(named))
+        Some(Unread::named(named, None))
     }
 
     fn evaluate(

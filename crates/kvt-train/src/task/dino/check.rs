@@ -1,7 +1,7 @@
 //! Settings that conflict with DINO, checked before anything is created.
 
 use kvt_attention::{AttentionConfig, Neighbors};
-use kvt_models::{ModelConfig, Summary};
+use kvt_models::{ModelConfig, StageSummary, Summary};
 
 use crate::config::Plan;
 use crate::recipe::DistillKind;
@@ -73,38 +73,24 @@ fn local_size(plan: &Plan) -> Option<Conflict> {
         let message = format!("`{name}` does not support local views of {side} pixels: {reason}");
         Some(Conflict::new("dino.local_size", message, help))
     };
-    let local = match at(plan, side) {
+    let mut section = plan.model.clone();
+    section.overrides.img_size = Some(side.into());
+    let local = match section.config(None) {
         Ok(local) => local,
-        Err(reason) => return refused(reason),
+        Err(error) => return refused(error.to_string()),
     };
-    if let Some(stage) = bound_to_a_size(&model.summary()) {
+    // As in `Model::check_size`.
+    let stages = model.summary().stages;
+    let is_fixed = |stage: &&StageSummary| stage.attention.is_some_and(|found| found.fixes_keys);
+    if let Some(stage) = stages.iter().find(is_fixed) {
         let reason = "has weights for the number of tokens";
-        return refused(format!("the attention in `{stage}` {reason}"));
+        return refused(format!("the attention in `{}` {reason}", stage.name));
     }
     // A model created for small images has smaller windows, but a model applied to them keeps its windows and pads the images.
     if matches!(model, ModelConfig::Swin(_)) {
         return None;
     }
     too_many_neighbors(plan, &local.summary())
-}
-
-/// The model at another image size.
-fn at(plan: &Plan, side: usize) -> Result<ModelConfig, String> {
-    let mut section = plan.model.clone();
-    section.overrides.img_size = Some(side.into());
-    section.config(None).map_err(|error| error.to_string())
-}
-
-/// The first stage whose attention has different parameters for images of another size, as in
-/// [`Model::check_size`](kvt_models::Model::check_size).
-fn bound_to_a_size(model: &Summary) -> Option<String> {
-    let mut stages = model.stages.iter();
-    let fixed = stages.find(|stage| {
-        stage
-            .attention
-            .is_some_and(|attention| attention.fixes_keys)
-    })?;
-    Some(fixed.name.clone())
 }
 
 /// A count of neighbours that exceeds the tokens of the local views.

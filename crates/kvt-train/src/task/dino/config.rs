@@ -81,9 +81,4 @@ impl DinoConfig {
             step as f64 / steps.max(1) as f64,
         )
     }
-
-    /// The maximum entropy of the teacher, in nats.
-    pub(super) fn largest_entropy(&self) -> f64 {
-        (self.out_dim as f64).ln()
-    }
 }

@@ -33,12 +33,10 @@ pub fn dino_loss(teacher: &Tensor<2>, student: Tensor<2>, temperature: f64) -> T
         .sum_dim(0)
         .squeeze_dim::<2>(0);
     let pairs = GLOBAL_VIEWS * (views - 1);
-    let sums = (0..GLOBAL_VIEWS).map(|view| {
+    let of_teacher = |view: usize| {
         let others = all.clone() - of_view(&log, view);
         (of_view(teacher, view) * others).sum()
-    });
-    let sum = sums
-        .reduce(|a, b| a + b)
-        .unwrap_or_else(|| Tensor::zeros([1], &all.device()));
-    sum / (-((pairs * batch) as f64))
+    };
+    // For each of the global views.
+    (of_teacher(0) + of_teacher(1)) / (-((pairs * batch) as f64))
 }

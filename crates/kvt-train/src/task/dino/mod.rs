@@ -31,7 +31,7 @@ use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare, Split};
 use crate::error::TrainError;
-use crate::knn_vote::{KnnVote, Rows, collect};
+use crate::knn_vote::{KnnVote, Rows, collect, read};
 use crate::recipe::{Ema, Gradients, Position};
 use crate::run::{Metric, Metrics, Note, Topic};
 use crate::splits::Splits;
@@ -52,8 +52,8 @@ pub struct Dino {
     teacher: Ema<DinoNetwork>,
     /// The average of the teacher's outputs, `[out_dim]`, without autodiff.
     centre: Tensor<1>,
-    /// Sums of the teacher's outputs in the current update, and their number of rows.
-    running: Vec<(Tensor<1>, usize)>,
+    /// The sum of the teacher's outputs in the current update, and their number of rows.
+    running: Option<(Tensor<1>, usize)>,
     /// The last micro-batch.
     seen: Option<Seen>,
     /// Number of updates of the run.
@@ -66,7 +66,7 @@ impl Dino {
         Self {
             teacher: Ema::new(student, student.frozen()),
             centre: Tensor::zeros([config.out_dim], &device.clone().inner()),
-            running: Vec::new(),
+            running: None,
             seen: None,
             updates,
             config,
@@ -148,8 +148,11 @@ impl Task for Dino {
         let centre = self.centre.clone();
         let probabilities = teacher_probabilities(said.outputs.clone(), centre, temperature);
         let rows = said.outputs.dims()[0];
-        self.running
-            .push((said.outputs.sum_dim(0).squeeze_dim(0), rows));
+        let sum = said.outputs.sum_dim(0).squeeze_dim::<1>(0);
+        self.running = Some(match self.running.take() {
+            Some((before, of_before)) => (before + sum, of_before + rows),
+            None => (sum, rows),
+        });
         let learned = student.forward(&batch.views, phase);
         self.seen = Some(Seen {
             probabilities: probabilities.clone(),
@@ -160,11 +163,11 @@ impl Task for Dino {
     }
 
     fn begin(&mut self) {
-        self.running.clear();
+        self.running = None;
     }
 
     fn undo(&mut self) {
-        self.running.clear();
+        self.running = None;
     }
 
     fn before_clip(&self, gradients: &mut Gradients, student: &DinoNetwork, at: Position) {
@@ -175,20 +178,16 @@ impl Task for Dino {
     }
 
     fn sums(&self) -> Option<(Tensor<1>, usize)> {
-        let rows = self.running.iter().map(|(_, rows)| rows).sum();
-        let sums = self.running.iter().map(|(sum, _)| sum.clone());
-        let none = || Tensor::zeros([self.config.out_dim], &self.centre.device());
-        Some((sums.reduce(|a, b| a + b).unwrap_or_else(none), rows))
+        let none = || (self.centre.zeros_like(), 0);
+        Some(self.running.clone().unwrap_or_else(none))
     }
 
     fn take_sums(&mut self, sum: Tensor<1>, rows: usize) {
-        self.running = vec![(sum, rows)];
+        self.running = Some((sum, rows));
     }
 
     fn after_update(&mut self, student: &DinoNetwork, at: Position) {
-        let rows: usize = self.running.iter().map(|(_, rows)| rows).sum();
-        let sums = self.running.drain(..).map(|(sum, _)| sum);
-        if let Some(sum) = sums.reduce(|a, b| a + b) {
+        if let Some((sum, rows)) = self.running.take() {
             let stays = self.config.center_momentum;
             self.centre = self.centre.clone() * stays + sum * ((1.0 - stays) / rows as f64);
         }
@@ -246,7 +245,7 @@ impl Task for Dino {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let classes = data.classes().len();
+        let classes = data.val_source().classes.len();
         let model = &self.teacher().backbone;
         let config = &self.config;
         let ask = Ask {
@@ -263,11 +262,8 @@ impl Task for Dino {
             classes,
         };
         let found = vote.classify(&bank, &queries, device)?;
-        let std = feature_std(queries.tensor(&device.clone().inner()))
-            .try_into_vec_as::<f64>()?
-            .first()
-            .copied()
-            .unwrap_or(f64::NAN);
+        let std = read(feature_std(queries.tensor(&device.clone().inner())))?;
+        let std = std.first().copied().map_or(f64::NAN, f64::from);
         let top1 = found.first().map_or(f64::NAN, |found| found.top1_percent());
         Ok(Measured {
             metrics: Metrics::from([(Metric::KNN.name, top1), (Metric::FEATURE_STD.name, std)]),

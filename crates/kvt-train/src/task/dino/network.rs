@@ -56,12 +56,6 @@ impl DinoNetwork {
             features,
         }
     }
-
-    /// The parameters of the backbone.
-    fn of_backbone(&self) -> impl Iterator<Item = Parameter> {
-        let all = self.backbone.parameters().into_iter();
-        all.filter(|parameter| !self.backbone.is_of_head(&parameter.name))
-    }
 }
 
 /// One feature vector for each image, `[batch, features]`; the images have the size of crops or that of the model.
@@ -84,10 +78,9 @@ fn features(config: &ModelConfig, model: &Model, device: &Device) -> usize {
 
 impl Network for DinoNetwork {
     fn parameters(&self) -> Vec<Parameter> {
-        let backbone = self.of_backbone().map(|parameter| Parameter {
-            name: format!("{BACKBONE}{}", parameter.name),
-            ..parameter
-        });
+        let all = self.backbone.parameters().into_iter();
+        let backbone = all.filter(|parameter| !self.backbone.is_of_head(&parameter.name));
+        let backbone = backbone.map(|parameter| parameter.within(BACKBONE));
         let head = state::parameters(&self.head, HEAD);
         backbone.chain(head).collect()
     }
@@ -114,15 +107,10 @@ impl Network for DinoNetwork {
 
     /// The classification head, and the lengths of the last layer if they are not trained.
     fn frozen(&self) -> Vec<ParamId> {
-        let unused = self
-            .backbone
-            .parameters()
-            .into_iter()
-            .filter(|parameter| self.backbone.is_of_head(&parameter.name));
-        unused
-            .map(|parameter| parameter.id)
-            .chain(self.head.frozen())
-            .collect()
+        let all = self.backbone.parameters().into_iter();
+        let unused = all.filter(|parameter| self.backbone.is_of_head(&parameter.name));
+        let unused = unused.map(|parameter| parameter.id);
+        unused.chain(self.head.frozen()).collect()
     }
 
     fn state_dict(&self) -> Result<StateDict, WeightsError> {

@@ -80,7 +80,8 @@ impl Numbers {
         if self.images < LEAST_IMAGES {
             return None;
         }
-        let largest = config.largest_entropy();
+        // That of a uniform distribution.
+        let largest = (config.out_dim as f64).ln();
         let Self {
             entropy,
             entropy_of_mean,

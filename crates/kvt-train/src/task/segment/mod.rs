@@ -23,7 +23,7 @@ use kvt_ops::{Phase, pixel_cross_entropy, resize_bilinear};
 use super::dense::start_from;
 use super::model::check_channels;
 use super::size::heads;
-use super::{EvalData, Measured, Setup, Signals, Task, Unread};
+use super::{EvalData, Measured, Setup, Task, Unread};
 use crate::config::Plan;
 use crate::data::{DataError, DeviceBatch, Prepare};
 use crate::error::TrainError;
@@ -220,15 +220,7 @@ impl Task for Segment {
         let named = losses.zip(seen.losses.iter().cloned());
         let named = named.chain([("pixel_accuracy", right)]);
         let named = named.map(|(name, number)| (name.to_owned(), number));
-        let Unread { numbers, tell } = Unread::named(named);
-        let warning = self.crops.warning();
-        Some(Unread {
-            numbers,
-            tell: Box::new(|numbers| Signals {
-                warning,
-                ..tell(numbers)
-            }),
-        })
+        Some(Unread::named(named, self.crops.warning()))
     }
 
     fn evaluate(
@@ -237,7 +229,8 @@ impl Task for Segment {
         data: &mut EvalData<'_>,
         device: &Device,
     ) -> Result<Measured, TrainError> {
-        let (world, of) = (data.world(), (data.classes().len(), &self.config));
+        let classes = data.val_source().classes.len();
+        let (world, of) = (data.world(), (classes, &self.config));
         let batches = data.val_prepared(Arc::clone(&self.eval), 1);
         let evaluation = evaluate_segments(network, batches, of, device, world, |_| {})?;
         let counts = &evaluation.counts;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use kvt_models::weights::{self, LoadOptions, StateDict};
-use kvt_models::{ModelConfig, Precision};
+use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
 use super::logits::is_of;
@@ -37,28 +37,36 @@ pub(in crate::task) fn teacher(
         logits,
         ..
     } = &plan.distill;
-    let (teacher, path) = match (kind, teacher, logits) {
+    let classes = splits.classes();
+    let (found, path, fingerprint, words) = match (kind, teacher, logits) {
         (DistillKind::None, ..) | (_, None, None) => return Ok(None),
         (_, Some(path), _) => {
-            let loading = Loading {
-                student: Normalization::from(&plan.augment),
-                classes: splits.classes(),
-                precision: plan.train.precision,
-                device,
+            let of_student = Normalization::from(&plan.augment);
+            let (model, own) = match teacher_model {
+                // A file does not describe its images.
+                Some(name) => (of_weights(path, name, classes, device)?, of_student.clone()),
+                None => of_run(path, classes, device, notes)?,
             };
-            let (teacher, words) = match teacher_model {
-                Some(name) => loading.weights(path, name)?,
-                None => loading.run(path, notes)?,
-            };
-            notes.push(Note::new(0, Topic::Start, words));
-            (teacher, path)
+            model.check_finite()?;
+            let fingerprint = Fingerprint::of(&StateDict::from_model(&model)?);
+            let config = model.config();
+            let words = format!(
+                "learns from {} at {} pixels, of `{}`",
+                config.name(),
+                config.img_size(),
+                path.display()
+            );
+            // The student's: the device may not support the precision with which the teacher was trained.
+            let model = model.with_precision(plan.train.precision);
+            let network = TeacherNetwork::new(model, own, of_student).map_err(refused(path))?;
+            let network = TeacherKind::Network(Box::new(network));
+            (network, path, fingerprint, words)
         }
         (_, None, Some(path)) => {
             let file = weights::read_as_stored(path)?;
             let samples = splits.train.samples.iter();
             let labels: Vec<u32> = samples.map(|sample| sample.label).collect();
-            let logits =
-                SavedLogits::new(&file, &labels, splits.classes().len()).map_err(refused(path))?;
+            let logits = SavedLogits::new(&file, &labels, classes.len()).map_err(refused(path))?;
             let metadata = weights::metadata(path)?;
             if !is_of(&metadata, &splits.train).map_err(refused(path))? {
                 let words = format!(
@@ -72,87 +80,60 @@ pub(in crate::task) fn teacher(
                 "learns from the logits in `{}`, which are of unchanged images: nothing is mixed",
                 path.display()
             );
-            notes.push(Note::new(0, Topic::Start, words));
-            let teacher = Teacher {
-                kind: TeacherKind::Logits(logits),
-                path: path.clone(),
-                fingerprint: Fingerprint::of(&file),
-            };
-            (teacher, path)
+            let logits = TeacherKind::Logits(logits);
+            (logits, path, Fingerprint::of(&file), words)
         }
     };
+    notes.push(Note::new(0, Topic::Start, words));
     if *kind == DistillKind::Hard && !student.is_distilled() {
         let model = student.name();
         return Err(refused(path)(TeacherError::NoHead(model)));
     }
-    Ok(Some(teacher))
+    Ok(Some(Teacher {
+        kind: found,
+        path: path.clone(),
+        fingerprint,
+    }))
 }
 
-/// The settings with which a teacher is loaded.
-struct Loading<'a> {
-    student: Normalization,
-    classes: &'a [String],
-    /// The student's: the device may not support the precision with which the teacher was trained.
-    precision: Precision,
-    device: &'a Device,
+/// The best weights of a run, or their average if the run reports that, and the normalisation of its images.
+fn of_run(
+    path: &Path,
+    student: &[String],
+    device: &Device,
+    notes: &mut Vec<Note>,
+) -> Result<(Model, Normalization), TrainError> {
+    let run = RunDir::open(path)?;
+    let plan = load_plan(&run.config(), &[])?;
+    let classes = run.read_classes()?;
+    same_classes(&classes, student).map_err(refused(path))?;
+    let config = plan.model.config(Some(classes.len()))?;
+    let model = build_model(&plan, &config, device)?;
+    let (model, warning) = load_checkpoint_model(&run, "best", plan.ema.report, model)?;
+    notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning)));
+    Ok((model, Normalization::from(&plan.augment)))
 }
 
-impl Loading<'_> {
-    /// The best weights of a run, or their average if the run reports that.
-    fn run(&self, path: &Path, notes: &mut Vec<Note>) -> Result<(Teacher, String), TrainError> {
-        let run = RunDir::open(path)?;
-        let plan = load_plan(&run.config(), &[])?;
-        let classes = run.read_classes()?;
-        same_classes(&classes, self.classes).map_err(refused(path))?;
-        let config = plan.model.config(Some(classes.len()))?;
-        let model = build_model(&plan, &config, self.device)?;
-        let (model, warning) = load_checkpoint_model(&run, "best", plan.ema.report, model)?;
-        notes.extend(warning.map(|warning| Note::new(0, Topic::Warning, warning)));
-        self.teacher(path, model, Normalization::from(&plan.augment))
-    }
-
-    /// A weight file for a named model. It does not describe its images, so the student's normalisation is used.
-    fn weights(&self, path: &Path, name: &str) -> Result<(Teacher, String), TrainError> {
-        let section = ModelSection {
-            name: name.to_owned(),
-            ..ModelSection::default()
-        };
-        let config = section.config(Some(self.classes.len()))?;
-        // All weights are replaced by those of the file.
-        let model = config.init(self.device, Key::new(0))?;
-        let loaded = model.load(&read_for(&config, path)?, LoadOptions::default());
-        let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {
-            path: path.to_owned(),
-            source,
-        })?;
-        self.teacher(path, model, self.student.clone())
-    }
-
-    fn teacher(
-        &self,
-        path: &Path,
-        model: kvt_models::Model,
-        own: Normalization,
-    ) -> Result<(Teacher, String), TrainError> {
-        let config = model.config();
-        model.check_finite()?;
-        let fingerprint = Fingerprint::of(&StateDict::from_model(&model)?);
-        let words = format!(
-            "learns from {} at {} pixels, of `{}`",
-            config.name(),
-            config.img_size(),
-            path.display()
-        );
-        let model = model.with_precision(self.precision);
-        let network =
-            TeacherNetwork::new(model, own, self.student.clone()).map_err(refused(path))?;
-        let teacher = Teacher {
-            kind: TeacherKind::Network(Box::new(network)),
-            path: path.to_owned(),
-            fingerprint,
-        };
-        Ok((teacher, words))
-    }
+/// A weight file for a named model.
+fn of_weights(
+    path: &Path,
+    name: &str,
+    classes: &[String],
+    device: &Device,
+) -> Result<Model, TrainError> {
+    let section = ModelSection {
+        name: name.to_owned(),
+        ..ModelSection::default()
+    };
+    let config = section.config(Some(classes.len()))?;
+    // All weights are replaced by those of the file.
+    let model = config.init(device, Key::new(0))?;
+    let loaded = model.load(&read_for(&config, path)?, LoadOptions::default());
+    let (model, _) = loaded.map_err(|source| TrainError::TeacherWeights {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(model)
 }
 
 fn refused(path: &Path) -> impl Fn(TeacherError) -> TrainError {

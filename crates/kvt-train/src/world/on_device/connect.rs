@@ -22,8 +22,8 @@ pub fn connect(world: &Arc<dyn World>, device: &ResolvedDevice) -> Result<Gradie
     if world.is_alone() {
         return Ok(GradientSum::Host);
     }
-    let (own, library) = match device.kind() {
-        Some(Kind::Cuda) => of_cuda(device),
+    let (own, library) = match device.kind {
+        Kind::Cuda => of_cuda(device),
         _ => (Offer::Host, None),
     };
     connect_by(world, &device.device, &own, library.as_deref(), LIMIT)
@@ -133,8 +133,8 @@ fn try_out(sums: &DeviceSums, device: &Device, library: &'static str) -> Result<
     let own = buckets(rank, 1);
     let expected = buckets(size * (size - 1) / 2, size);
 
-    let exchange = sums.prepare(own.map(|own| Tensor::from_data(own.as_slice(), device)));
-    let found = exchange.finish()?.into_iter().map(|found| {
+    let own = own.map(|own| Tensor::from_data(own.as_slice(), device));
+    let found = sums.sum(own, || {})?.into_iter().map(|found| {
         let found = found.try_into_data().ok().map(TensorData::convert::<f32>);
         found.and_then(|found| found.try_into_vec::<f32>().ok())
     });

@@ -16,7 +16,7 @@ mod nccl;
 mod settle;
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use burn::tensor::Tensor;
@@ -25,6 +25,7 @@ pub use self::connect::connect;
 pub use self::engine::{Engine, EngineError};
 use self::settle::settle;
 use super::{World, WorldError};
+use crate::run::Topic;
 
 /// Sums over the processes of a world, on their devices.
 #[derive(Debug)]
@@ -53,52 +54,33 @@ impl DeviceSums {
         }
     }
 
-    /// Takes the buckets of an update one by one, and waits for the device of this process. All processes must pass the same
-    /// number of buckets with the same lengths, and call [`finish`](Exchange::finish). After a failure no more buckets are taken,
-    /// and `finish` informs the other processes.
-    pub(crate) fn prepare(&self, mut buckets: impl Iterator<Item = Tensor<1>>) -> Exchange<'_> {
+    /// The sums of the buckets of an update. They are taken one by one, and this process waits for its device; then it calls
+    /// `prepared`, and the sums start as soon as every process is prepared. All processes must pass the same number of buckets with
+    /// the same lengths. After a failure no more buckets are taken.
+    ///
+    /// # Errors
+    /// [`WorldError::Sums`] in all processes if one of them failed.
+    pub(crate) fn sum(
+        &self,
+        mut buckets: impl Iterator<Item = Tensor<1>>,
+        prepared: impl FnOnce(),
+    ) -> Result<Vec<Tensor<1>>, WorldError> {
+        let (world, limit) = (&*self.world, self.limit);
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let prepared = engine.prepare(&mut buckets);
-        Exchange {
-            world: &*self.world,
-            limit: self.limit,
-            engine,
-            prepared,
-        }
+        let own = engine.prepare(&mut buckets).map(|()| true);
+        prepared();
+        let summed = settle(world, own, &mut || Ok(true), limit).and_then(|()| {
+            let started = engine.start().map(|()| false);
+            settle(world, started, &mut || engine.poll(), limit)
+        });
+        summed.inspect_err(|_| engine.abort())?;
+        Ok(engine.take())
     }
 
     /// Aborts everything, for example after a wrong sum.
     fn abort(&self) {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         engine.abort();
-    }
-}
-
-/// The prepared buckets of this process.
-pub(crate) struct Exchange<'a> {
-    world: &'a dyn World,
-    limit: Duration,
-    engine: MutexGuard<'a, Box<dyn Engine>>,
-    prepared: Result<(), EngineError>,
-}
-
-impl Exchange<'_> {
-    /// The sums of all buckets, which start as soon as every process is prepared.
-    ///
-    /// # Errors
-    /// [`WorldError::Sums`] in all processes if one of them failed.
-    pub(crate) fn finish(mut self) -> Result<Vec<Tensor<1>>, WorldError> {
-        let summed = self.sum();
-        summed.inspect_err(|_| self.engine.abort())?;
-        Ok(self.engine.take())
-    }
-
-    fn sum(&mut self) -> Result<(), WorldError> {
-        let (world, engine, limit) = (self.world, &mut *self.engine, self.limit);
-        let prepared = self.prepared.clone().map(|()| true);
-        settle(world, prepared, &mut || Ok(true), limit)?;
-        let started = engine.start().map(|()| false);
-        settle(world, started, &mut || engine.poll(), limit)
     }
 }
 
@@ -114,23 +96,22 @@ pub enum GradientSum {
 }
 
 impl GradientSum {
-    /// A message for the log; `None` if there was no choice.
-    pub fn message(&self) -> Option<String> {
+    /// A message for the log, a warning if there is a better way; `None` if there was no choice.
+    pub fn message(&self) -> Option<(Topic, String)> {
         match self {
             Self::Host => None,
-            Self::HostInstead(reason) => Some(format!(
-                "gradients are summed in host memory, which is slower than on the GPUs: {reason}"
+            Self::HostInstead(reason) => Some((
+                Topic::Warning,
+                format!(
+                    "gradients are summed in host memory, which is slower than on the GPUs: {reason}"
+                ),
             )),
             Self::Device(sums) => {
                 let name = &sums.name;
-                Some(format!("gradients are summed on the GPUs by {name}"))
+                let message = format!("gradients are summed on the GPUs by {name}");
+                Some((Topic::Start, message))
             }
         }
-    }
-
-    /// Whether the log should show it as a warning.
-    pub fn is_second_best(&self) -> bool {
-        matches!(self, Self::HostInstead(_))
     }
 }
 

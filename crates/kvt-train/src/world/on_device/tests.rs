@@ -35,8 +35,7 @@ fn exchange_within(does: &[Does], limit: Duration) -> Vec<(Sums, Asked)> {
         let (fake, log) = Fake::new(ranks[rank].clone(), does[rank].clone());
         let sums = DeviceSums::new(world, Box::new(fake), "fake 1".to_owned(), limit);
         let bucket = |length| Tensor::full([length], rank as f32 + 1.0, &Device::flex());
-        let exchange = sums.prepare((1..=3).map(bucket));
-        let found = exchange.finish().map(|sums| {
+        let found = sums.sum((1..=3).map(bucket), || {}).map(|sums| {
             let values = |sum: Tensor<1>| sum.into_data().try_to_vec::<f32>().unwrap();
             sums.into_iter().map(values).collect()
         });
@@ -301,8 +300,8 @@ fn the_cpu_has_nothing_to_choose() {
 #[test]
 fn the_log_hears_of_it() {
     let instead = GradientSum::HostInstead("no library".to_owned());
-    assert!(instead.is_second_best());
-    let message = instead.message().unwrap();
+    let (topic, message) = instead.message().unwrap();
+    assert_eq!(topic, Topic::Warning);
     assert!(
         message.contains("host memory") && message.ends_with(": no library"),
         "{message}"
@@ -312,9 +311,7 @@ fn the_log_hears_of_it() {
     let (world, name) = (crate::world::alone(), "fake 1".to_owned());
     let sums = DeviceSums::new(world, Box::new(fake), name, LIMIT);
     let device = GradientSum::Device(Arc::new(sums));
-    assert!(!device.is_second_best());
-    assert_eq!(
-        device.message().unwrap(),
-        "gradients are summed on the GPUs by fake 1"
-    );
+    let (topic, message) = device.message().unwrap();
+    assert_eq!(topic, Topic::Start);
+    assert_eq!(message, "gradients are summed on the GPUs by fake 1");
 }
