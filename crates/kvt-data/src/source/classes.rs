@@ -129,14 +129,14 @@ mod tests {
             classes: names.clone(),
             ..few
         };
-        let found = all.clone().relabelled(&turned).unwrap();
+        let found = all.clone().relabelled(Some(&turned)).unwrap();
         let labels: Vec<u32> = found.samples.iter().map(|sample| sample.label).collect();
         assert_eq!(
             (labels, &found.classes),
             (vec![199_999, 199_992, 0], &turned)
         );
         let others: Vec<String> = names.iter().map(|name| format!("{name}0")).collect();
-        match all.relabelled(&others) {
+        match all.relabelled(Some(&others)) {
             // Those that end in a zero are among the others.
             Err(DataError::Classes(ClassError::ClassesDiffer { missing, extra, .. })) => {
                 assert_eq!((missing.len(), extra.len()), (180_001, 180_001));

@@ -49,8 +49,8 @@ const STD: f32 = 0.01;
 /// The layer and its momentum. No tensor has autodiff: the gradient is computed by its formula.
 #[derive(Clone, Debug)]
 pub struct LinearProbe {
-    /// `[dim, classes]` and `[1, classes]`.
-    pub(super) weight: [Tensor<2>; 2],
+    /// Weights `[dim, classes]` and bias `[1, classes]`.
+    pub weight: [Tensor<2>; 2],
     momentum: [Tensor<2>; 2],
 }
 

@@ -73,7 +73,7 @@ fn linear_evaluation_is_dinos() {
         }
     }
     assert_each_close("loss", &losses, &golden.f32s("losses"), 1e-5);
-    for (found, name) in layer.weights().into_iter().zip(["weight", "bias"]) {
+    for (found, name) in layer.weight.iter().zip(["weight", "bias"]) {
         let found: Vec<f32> = found.to_data().try_to_vec().unwrap();
         for (found, expected) in found.iter().zip(golden.f32s(name)) {
             assert!((f64::from(*found) - expected).abs() < 1e-5, "{name}");

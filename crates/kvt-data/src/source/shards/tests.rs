@@ -155,13 +155,13 @@ fn names_of_classes_are_those_of_the_list() {
         (source.classes.as_slice(), source.samples[0].label),
         (&names(&["b", "a"])[..], 1)
     );
-    let source = source.relabelled(&names(&["a", "b"])).unwrap();
+    let source = source.relabelled(Some(&names(&["a", "b"]))).unwrap();
     assert_eq!(
         (source.classes.as_slice(), source.samples[0].label),
         (&names(&["a", "b"])[..], 0)
     );
     assert!(matches!(
-        source.relabelled(&names(&["a", "c"])),
+        source.relabelled(Some(&names(&["a", "c"]))),
         Err(DataError::Classes(ClassError::ClassesDiffer { missing, extra, .. })) if missing == ["c"] && extra == ["b"]
     ));
     // With the byte-order mark of an editor.
