@@ -53,8 +53,10 @@ fn compute(runs: &Runs, order: &Order, watch: &dyn Watch) -> Result<Outcome, Rep
     let rows: Result<Vec<Row>, _> = runs.sweep.rows().map(|name| row(name, runs)).collect();
     let mut rows = rows?;
     rows.sort_by_key(|row| row.k);
-    measure(&mut rows, runs, watch)?;
-    Outcome::of(csv(&rows), svg(&rows), found(&rows, runs, order))
+    let device = measure(&mut rows, runs, order, watch)?;
+    let measured = measured(&rows, device.as_deref());
+    let found = found(&rows, &measured, runs, order);
+    Outcome::of(csv(&rows), svg(&rows), found)
 }
 
 fn row(name: &str, runs: &Runs) -> Result<Row, ReproduceError> {
@@ -88,8 +90,14 @@ fn row(name: &str, runs: &Runs) -> Result<Row, ReproduceError> {
     Ok(row)
 }
 
-/// Times a training step of each row that has a finished run. Those of the runs themselves also show what else the machine did.
-fn measure(rows: &mut [Row], runs: &Runs, watch: &dyn Watch) -> Result<(), ReproduceError> {
+/// Times a training step of each row that has a finished run, and returns the device in words, if there is such a row. The steps of the
+/// runs themselves also show what else the machine did.
+fn measure(
+    rows: &mut [Row],
+    runs: &Runs,
+    order: &Order,
+    watch: &dyn Watch,
+) -> Result<Option<String>, ReproduceError> {
     let (mut timed, mut cases, mut device) = (Vec::new(), Vec::new(), None);
     for row in rows.iter_mut().filter(|row| !row.tops.is_empty()) {
         let Some(cell) = runs.cell(&row.name) else {
@@ -100,8 +108,10 @@ fn measure(rows: &mut [Row], runs: &Runs, watch: &dyn Watch) -> Result<(), Repro
         timed.push(row);
     }
     let Some(device) = device else {
-        return Ok(());
+        return Ok(None);
     };
+    // That of the runs.
+    let device = order.devices.first().unwrap_or(device);
     let device = device::resolve(device).map_err(TrainError::from)?;
     let rounds = ROUNDS.warmup + ROUNDS.timed;
     let found = bench::step(&cases, &device.device, ROUNDS, |done| {
@@ -110,7 +120,20 @@ fn measure(rows: &mut [Row], runs: &Runs, watch: &dyn Watch) -> Result<(), Repro
     for (row, one) in timed.into_iter().zip(found) {
         row.step = Some(one.step);
     }
-    Ok(())
+    Ok(Some(format!("{} ({})", device.name, device.description)))
+}
+
+/// How steps were measured, in sentences; empty if none was.
+fn measured(rows: &[Row], device: Option<&str>) -> String {
+    let timed = rows.iter().find(|row| row.step.is_some());
+    let Some((row, device)) = timed.zip(device) else {
+        return String::new();
+    };
+    format!(
+        "When this page was made, a training step of each row was measured {} times on {device}, batch {}, the rows in turn: median and \
+         quartiles. Seconds are those of as many steps as the training has, without evaluations. ",
+        ROUNDS.timed, row.batch
+    )
 }
 
 impl Row {
@@ -143,7 +166,7 @@ fn dense(rows: &[Row]) -> Option<&Row> {
     rows.iter().find(|row| row.name == "dense")
 }
 
-fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
+fn found(rows: &[Row], measured: &str, runs: &Runs, order: &Order) -> String {
     let beside = |row: &Row| dense(rows).and_then(|dense| row.beside(dense));
     let smallest = rows.iter().filter(|row| row.name != "dense");
     let mut smallest = smallest.filter_map(|row| Some((row, beside(row)?)));
@@ -155,10 +178,9 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
         )
     });
     text += &format!(
-        "Our runs at scale `{}`. A step of each row was measured {} times when this page was made, in turns: median and quartiles. \
-         Seconds are those of as many steps as the training has, without evaluations. Differences are paired by seed, with the half width of the 95 % interval. The picture has a line for each k through its epochs, \
-         with a bar of one standard deviation over the seeds at the end.\n\n",
-        order.scale, ROUNDS.timed
+        "Our runs at scale `{}`. {measured}Differences are paired by seed, with the half width of the 95 % interval. The picture has a line \
+         for each k through its epochs, with a bar of one standard deviation over the seeds at the end.\n\n",
+        order.scale
     );
     let lines = rows.iter().map(|row| {
         let [top, spread] = ours(row.top().as_ref());
@@ -167,25 +189,33 @@ fn found(rows: &[Row], runs: &Runs, order: &Order) -> String {
             .unwrap_or_default();
         let name = row.kept.clone() + runs.mark(&row.name);
         let [step, quartiles] = row.step.as_ref().map_or_else(Default::default, |step| {
-            let quartiles = format!("{:.0} to {:.0}", step.low, step.high);
-            [format!("{:.0}", step.median), quartiles]
+            let quartiles = format!("{:.1} to {:.1}", step.low, step.high);
+            [format!("{:.1}", step.median), quartiles]
         });
         let seconds = row
             .seconds()
             .map_or_else(String::new, |all| format!("{all:.0}"));
         [name, step, quartiles, seconds, share, top, spread, points]
     });
-    let header = "keys kept | step, ms | *quartiles* | seconds | beside dense | top-1, last | *spread* | beside dense";
+    let header = "keys kept | step, ms | *quartiles* | seconds | time, of dense | top-1, last | *spread* | top-1, minus dense";
     text += &table(header.split(" | "), lines);
     text + &runs.notes(Metric::TOP1)
 }
 
 fn csv(rows: &[Row]) -> String {
     let rows = rows.iter().map(|row| {
-        let first = cells([&row.name, &row.k, &or_empty(row.seconds())]);
+        let step = row.step.as_ref();
+        let first = cells([
+            &row.name,
+            &row.k,
+            &or_empty(step.map(|step| step.median)),
+            &or_empty(step.map(|step| step.low)),
+            &or_empty(step.map(|step| step.high)),
+            &or_empty(row.seconds()),
+        ]);
         [&first[..], &fields(row.top().as_ref())].concat()
     });
-    let header = "run,k,seconds,last,last spread,last seeds";
+    let header = "run,k,step ms,low ms,high ms,seconds,last,last spread,last seeds";
     Table::new(header.split(','), rows).csv()
 }
 
@@ -254,5 +284,27 @@ mod tests {
         assert_eq!(text, ["0.75", "-2.5 ± 6.4"]);
         assert_eq!(small.seconds(), Some(90.0));
         assert_eq!(of("k8", None, &[]).beside(&dense), None);
+    }
+
+    #[test]
+    fn a_page_says_where_and_how_steps_were_measured() {
+        let rows = [
+            of("k8", None, &[]),
+            of("dense", Some(1200.0), &[51.0, 53.0]),
+        ];
+        let text = measured(&rows, Some("cpu (2 threads)"));
+        assert!(
+            text.contains("9 times on cpu (2 threads), batch 10"),
+            "{text}"
+        );
+        // Nothing is said of what was not measured.
+        assert_eq!(measured(&rows[..1], None), "");
+        let csv = csv(&rows);
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines[1], "k8,0,,,,,,,");
+        assert!(
+            lines[2].starts_with("dense,0,1200,1200,1200,120,52,"),
+            "{csv}"
+        );
     }
 }

@@ -52,7 +52,7 @@ pub struct Stage {
     pub share: f64,
 }
 
-const STAGES: [&str; 4] = ["read", "decode", "crop, resize, augment", "normalise"];
+const STAGES: [&str; 4] = ["read", "decode", "crop, resize, flip, augment", "normalise"];
 
 /// Times the stages and the loader in turn, round by round; `progress` is called with the number of completed rounds.
 ///
