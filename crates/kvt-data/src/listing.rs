@@ -234,11 +234,16 @@ pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// The files in a folder with this extension, by the bytes of their names, without hidden ones. They hold many images each: none is left out
 /// of a listing that breaks off, which has no files.
 pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = entries.unwrap_or_default().into_iter();
-    let shown = entries.filter(|entry| !is_hidden(&entry.file_name()));
-    let mut files: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|found| found == ending));
+    let is_right = |path: &PathBuf| {
+        path.extension().is_some_and(|found| found == ending)
+            && !path.file_name().is_some_and(is_hidden)
+    };
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    // One after the other: a folder of images may have millions of other files.
+    let files = paths.filter(|path| path.as_ref().map_or(true, is_right));
+    let files: io::Result<Vec<PathBuf>> = files.collect();
+    let mut files = files.unwrap_or_default();
     files.sort_by(|a, b| bytes(a).cmp(bytes(b)));
     files
 }

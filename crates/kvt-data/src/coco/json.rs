@@ -2,9 +2,7 @@
 
 use std::io::{self, BufRead as _, BufReader, Read};
 
-use serde::de::{Deserializer, Error as _};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Category, segmentation};
 
@@ -61,14 +59,19 @@ fn no_sides() -> Sides {
 }
 
 /// 0 or 1 in COCO, `false` or `true` in other files.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected 0 or 1")]
+enum Flag {
+    Number(u64),
+    Truth(bool),
+}
+
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    let flag = Value::deserialize(deserializer)?;
-    let is_set = match &flag {
-        Value::Null => Some(false),
-        Value::Bool(is_set) => Some(*is_set),
-        other => other.as_u64().map(|number| number != 0),
-    };
-    is_set.ok_or_else(|| D::Error::custom(format!("`{flag}` where 0 or 1 is expected")))
+    let flag: Option<Flag> = Option::deserialize(deserializer)?;
+    Ok(flag.is_some_and(|flag| match flag {
+        Flag::Number(number) => number != 0,
+        Flag::Truth(is_set) => is_set,
+    }))
 }
 
 /// The content of a file, and the BLAKE3 of its bytes.

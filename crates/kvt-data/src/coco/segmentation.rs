@@ -70,27 +70,16 @@ pub(super) struct Read(pub(super) Result<Segmentation, Fault>);
     expecting = "expected polygons, or runs with `size` and `counts`"
 )]
 enum Form {
-    Parts(Vec<Part>),
+    Polygons(Vec<Vec<f64>>),
+    Numbers(Vec<f64>),
     Runs {
         size: Option<(u32, u32)>,
-        counts: Option<Counts>,
+        counts: Option<Vec<f64>>,
     },
-}
-
-/// One of the polygons, or a number in its place.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Part {
-    Corners(Vec<f64>),
-    Number(f64),
-}
-
-/// Runs, compressed or not.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Counts {
-    Runs(Vec<f64>),
-    Text(Box<str>),
+    Text {
+        size: Option<(u32, u32)>,
+        counts: Box<str>,
+    },
 }
 
 impl Default for Read {
@@ -101,27 +90,28 @@ impl Default for Read {
 
 impl From<Option<Form>> for Read {
     fn from(form: Option<Form>) -> Self {
-        let (size, counts) = match form {
-            Some(Form::Parts(parts)) if !parts.is_empty() => {
-                let parts = parts.into_iter().map(|part| match part {
-                    Part::Corners(coordinates) => Polygon::new(&coordinates),
-                    Part::Number(number) => Err(Fault::Flat(number)),
-                });
+        let lacks = |key| Err(Fault::Lacks(key));
+        Self(match form {
+            Some(Form::Polygons(parts)) if !parts.is_empty() => {
+                let parts = parts.iter().map(|part| Polygon::new(part));
                 let parts: Result<Box<[Polygon]>, Fault> = parts.collect();
-                return Self(parts.map(Segmentation::Polygons));
+                parts.map(Segmentation::Polygons)
             }
-            Some(Form::Runs { size, counts }) => (size, counts),
-            _ => return Self::default(),
-        };
-        Self(match (size, counts) {
-            (None, _) => Err(Fault::Lacks("size")),
-            (_, None) => Err(Fault::Lacks("counts")),
-            (Some(size), Some(Counts::Text(counts))) => Ok(Segmentation::Text { size, counts }),
-            (Some(size), Some(Counts::Runs(counts))) => {
-                let counts: Result<Box<[u32]>, Fault> =
-                    counts.into_iter().enumerate().map(whole).collect();
-                counts.map(|counts| Segmentation::Runs { size, counts })
-            }
+            Some(Form::Numbers(numbers)) => Err(Fault::Flat(numbers[0])),
+            Some(Form::Runs { size, counts }) => match (size, counts) {
+                (None, _) => lacks("size"),
+                (_, None) => lacks("counts"),
+                (Some(size), Some(counts)) => {
+                    let counts: Result<Box<[u32]>, Fault> =
+                        counts.into_iter().enumerate().map(whole).collect();
+                    counts.map(|counts| Segmentation::Runs { size, counts })
+                }
+            },
+            Some(Form::Text { size, counts }) => match size {
+                None => lacks("size"),
+                Some(size) => Ok(Segmentation::Text { size, counts }),
+            },
+            _ => Ok(Segmentation::None),
         })
     }
 }

@@ -243,6 +243,60 @@ fn a_box_has_four_numbers() {
     assert!(text.to_string().contains("line 1 column"), "{text}");
 }
 
+/// What has another form is said in one sentence, however long it is.
+#[test]
+fn a_flag_is_0_or_1() {
+    let crowd = |flag: Value| {
+        let coco = parse(&[object(1, &json!({"iscrowd": flag}))])?;
+        Ok::<_, DataError>(coco.annotations(1)[0].is_crowd)
+    };
+    for (flag, expected) in [
+        (json!(0), false),
+        (json!(1), true),
+        (json!(false), false),
+        (json!(true), true),
+        (json!(null), false),
+    ] {
+        assert_eq!(crowd(flag).unwrap(), expected);
+    }
+    for flag in [json!(-1), json!(1.0), json!("1"), json!(vec![0; 9999])] {
+        let error = crowd(flag).unwrap_err().to_string();
+        let expected = "expected 0 or 1 at line 1 column";
+        assert!(error.contains(expected) && error.len() < 300, "{error}");
+    }
+}
+
+/// Texts for numbers, other depths, and keys that are there twice: no annotation is taken in part.
+#[test]
+fn another_form_of_mask_is_refused() {
+    let refused = |text: &str| {
+        let text = file(&[object(9, &json!({"segmentation": 0}))])
+            .to_string()
+            .replace("\"segmentation\":0", &format!("\"segmentation\":{text}"));
+        let parsed = Coco::parse(text.as_bytes(), Path::new("a.json"), OnError::Skip);
+        let error = parsed.unwrap_err().to_string();
+        let expected = "expected polygons, or runs with `size` and `counts` at line 1 column";
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    for text in [
+        "0",
+        "\"X3\"",
+        "true",
+        "[[0,0,5,0,5,\"5\"]]",
+        "[[0,0,5,0,5,null]]",
+        "[[[0,0],[5,0],[5,5]]]",
+        "[[0,0,5,0,5,5],7]",
+        "{\"size\":[\"20\",30],\"counts\":[600]}",
+        "{\"size\":[20,30,3],\"counts\":[600]}",
+        "{\"size\":[-20,30],\"counts\":[600]}",
+        "{\"size\":[20,30],\"counts\":600}",
+        "{\"size\":[20,30],\"size\":[20,30],\"counts\":[600]}",
+        "{\"size\":[20,30],\"counts\":[600],\"counts\":[600]}",
+    ] {
+        refused(text);
+    }
+}
+
 /// As some programs of Windows write it.
 #[test]
 fn a_byte_order_mark_is_passed_over() {

@@ -114,7 +114,8 @@ impl<T: Task> Session<T> {
     }
 }
 
-/// Makes room for a run that starts over, and returns a message; refuses if a finished run has lost its checkpoints.
+/// Keeps a copy of the log of a run that starts over, if it has finished epochs, and returns a message; refuses if a finished run has lost
+/// its checkpoints.
 fn start_over(run: &RunDir, epochs: u32) -> Result<String, TrainError> {
     let logged = match run.log() {
         log if log.exists() => read_log(&log)?.events,
