@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks of the repository itself: nothing large, golden files under 15 MB, no paths of one machine,
-# every configuration valid, no verb that imports a verb.
+# every configuration valid, no verb that imports a verb, the code of every mutant where the list says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -35,5 +35,9 @@ for verb in "${verbs[@]}"; do
         | grep -oE '(super|crate)::(\{[^{}]*\}|[a-z_]+)' | grep -oE '[a-z_]+' | sort -u \
         | grep -xF "$(printf '%s\n' "${verbs[@]}")" | grep -vx "$verb")
 done
+
+# Code that is changed leaves behind the mutants that name it.
+python3 scripts/mutants/run.py --check > /dev/null \
+    || complain "a mutant of \`scripts/mutants/mutants.toml\` has to follow its code (above)"
 
 exit "$failed"
