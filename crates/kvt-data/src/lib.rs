@@ -21,7 +21,7 @@ pub mod escape;
 mod file;
 mod fresh;
 pub mod fs;
-mod image_file;
+mod image_input;
 mod label_map;
 mod listing;
 mod loader;

@@ -1,10 +1,10 @@
 //! Configurations by name.
 
 use crate::error::ModelError;
-use crate::family::config_keys::{COMMON, ModelOverrides};
 use crate::family::cost::Summary;
 use crate::family::families::{ModelConfig, aliased, named};
 use crate::family::img_size::ImgSize;
+use crate::family::model_keys::{COMMON, ModelOverrides};
 use crate::family::validate;
 use crate::similar::similar;
 use crate::vit::VitConfig;

@@ -8,8 +8,8 @@ use kvt_ops::{Key, Phase};
 
 use crate::error::ModelError;
 use crate::family::FamilyConfig;
-use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
+use crate::family::model_keys::ModelOverrides;
 use crate::model::Model;
 use crate::network::Network;
 

@@ -3,9 +3,9 @@
 use kvt_attention::{AttentionConfig, Place};
 
 use crate::error::ModelError;
-use crate::family::config_keys::ModelOverrides;
 use crate::family::cost::BlockSize;
 use crate::family::img_size::ImgSize;
+use crate::family::model_keys::ModelOverrides;
 use crate::family::transformer::Transformer;
 use crate::family::validate;
 use crate::layers::WindowPadding;

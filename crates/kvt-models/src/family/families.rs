@@ -8,7 +8,7 @@ use kvt_ops::Phase;
 use crate::backbone::{Ask, Backbone, Features};
 use crate::error::ModelError;
 use crate::family::common::CommonConfig;
-use crate::family::config_keys::ModelOverrides;
+use crate::family::model_keys::ModelOverrides;
 use crate::family::{Common, Family, FamilyConfig};
 use crate::layers::Init;
 use crate::{cvt, pit, so_vit, swin, t2t, tnt, twins, visformer, vit, volo};

@@ -2,11 +2,11 @@
 
 pub(crate) mod blocks;
 pub(crate) mod common;
-pub(crate) mod config_keys;
 pub(crate) mod cost;
 mod depth;
 pub(crate) mod families;
 pub(crate) mod img_size;
+pub(crate) mod model_keys;
 pub(crate) mod naming;
 pub(crate) mod places;
 pub(crate) mod stages;
@@ -18,8 +18,8 @@ use kvt_attention::Macs;
 
 use self::blocks::BlockGroup;
 use self::common::CommonConfig;
-use self::config_keys::ModelOverrides;
 use self::cost::{StageSummary, Summary};
+use self::model_keys::ModelOverrides;
 pub(crate) use self::naming::Renaming;
 use crate::error::ModelError;
 use crate::head::Classifier;
@@ -33,7 +33,7 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// A parameter that only models of this family have, by which weights are recognised.
     pub signature: &'static str,
-    /// The keys of [`ModelOverrides`] that the family accepts beside the [common](config_keys::COMMON) ones.
+    /// The keys of [`ModelOverrides`] that the family accepts beside the [common](model_keys::COMMON) ones.
     pub overrides: &'static [&'static str],
     /// Names of the classifier's layers in the order of [`Classifier::LAYERS`], the class first; empty for layers
     /// that it lacks.

@@ -4,7 +4,7 @@ use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
 use crate::family::common::joined;
-use crate::family::config_keys::{ModelOverrides, per_stage};
+use crate::family::model_keys::{ModelOverrides, per_stage};
 use crate::family::validate;
 
 /// Lists with one entry per stage.

@@ -195,7 +195,7 @@ where
             images += labels.len();
         }
         let Correct { top1, top5 } = layer.correct(val, device)?;
-        let percent = |count: usize| 100.0 * count as f64 / val.len() as f64;
+        let percent = |count: u64| 100.0 * count as f64 / val.len() as f64;
         let result = LinearEpoch {
             epoch: number,
             lr,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::document::Document;
-use super::model::ModelSection;
+use super::model_section::ModelSection;
 use super::problem::ConfigError;
 use crate::analysis::AnalysisConfig;
 use crate::augment::{AugmentConfig, DenseConfig, MultiscaleConfig};

@@ -1,14 +1,20 @@
 //! Top-1 and top-5 accuracy.
 
-use super::ranked;
-
 /// Number of images of a batch that were classified correctly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Correct {
     /// The label scores highest.
-    pub top1: usize,
+    pub top1: u64,
     /// The label is among the five highest scores (or all, with fewer classes).
-    pub top5: usize,
+    pub top5: u64,
+}
+
+impl Correct {
+    /// Counts an image by its best five classes.
+    pub(crate) fn count(&mut self, best: &[u32], label: u32) {
+        self.top1 += u64::from(best.first() == Some(&label));
+        self.top5 += u64::from(best.contains(&label));
+    }
 }
 
 /// Counts the correct rows of `logits` `[images, classes]`. Of equal logits, the lower class ranks first, so that a
@@ -17,11 +23,26 @@ pub struct Correct {
 pub fn correct(logits: &[f32], labels: &[u32], classes: usize) -> Correct {
     let mut correct = Correct::default();
     for (row, label) in logits.chunks_exact(classes).zip(labels) {
-        let best = ranked(row);
-        correct.top1 += usize::from(best.first() == Some(label));
-        correct.top5 += usize::from(best.contains(label));
+        correct.count(&ranked(row), *label);
     }
     correct
+}
+
+/// The best five classes of a row of logits that can be chosen, best first, on a tie the lower class first. A row with a NaN has
+/// none, as in [`correct`].
+pub(crate) fn ranked(row: &[f32]) -> Vec<u32> {
+    if row.iter().any(|logit| logit.is_nan()) {
+        return Vec::new();
+    }
+    let mut best: Vec<(u32, f32)> = Vec::with_capacity(6);
+    for (class, &logit) in (0..).zip(row) {
+        let at = best.partition_point(|(_, other)| *other >= logit);
+        if at < 5 && logit > f32::NEG_INFINITY {
+            best.insert(at, (class, logit));
+            best.truncate(5);
+        }
+    }
+    best.into_iter().map(|(class, _)| class).collect()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::data::Batch;
 
+pub(crate) use self::accuracy::ranked;
 pub use self::accuracy::{Correct, correct};
 pub use self::calibration::{BINS, Calibration};
 pub use self::real::{RealError, RealLabels};
@@ -137,23 +138,6 @@ impl Real {
         self.top1 += usize::from(is_among(1));
         self.top5 += usize::from(is_among(5));
     }
-}
-
-/// The best five classes of a row of logits that can be chosen, best first, on a tie the lower class first. A row with a NaN has
-/// none, as in [`correct`](crate::judge::correct).
-pub(crate) fn ranked(row: &[f32]) -> Vec<u32> {
-    if row.iter().any(|logit| logit.is_nan()) {
-        return Vec::new();
-    }
-    let mut best: Vec<(u32, f32)> = Vec::with_capacity(6);
-    for (class, &logit) in (0..).zip(row) {
-        let at = best.partition_point(|(_, other)| *other >= logit);
-        if at < 5 && logit > f32::NEG_INFINITY {
-            best.insert(at, (class, logit));
-            best.truncate(5);
-        }
-    }
-    best.into_iter().map(|(class, _)| class).collect()
 }
 
 /// The softmax of a class, in f64.

@@ -7,7 +7,7 @@ use kvt_ops::Phase;
 
 use crate::data::{Batch, DataError, View};
 use crate::error::TrainError;
-use crate::judge::{ClassRow, ranked};
+use crate::judge::{ClassRow, Correct, ranked};
 use crate::world::{World, agree};
 
 /// Accuracy and loss over a whole split. Images are counted one by one, so the result does not
@@ -33,8 +33,7 @@ pub struct Evaluation {
 #[derive(Debug, Default)]
 struct Counted {
     images: u64,
-    top1: u64,
-    top5: u64,
+    correct: Correct,
     /// The loss of each batch.
     losses: Vec<f64>,
     rows: Vec<ClassRow>,
@@ -47,10 +46,8 @@ impl Counted {
         self.rows.resize(classes, ClassRow::default());
         let images = || logits.chunks_exact(classes).zip(targets);
         for (row, &label) in images() {
-            // As `correct` counts.
             let best = ranked(row);
-            self.top1 += u64::from(best.first() == Some(&label));
-            self.top5 += u64::from(best.contains(&label));
+            self.correct.count(&best, label);
             ClassRow::count(&mut self.rows, label, best.first().copied());
         }
         let losses = images().map(|(row, &label)| cross_entropy(row, label));
@@ -60,7 +57,8 @@ impl Counted {
     /// All counts, in one order.
     fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
         let rows = self.rows.iter_mut().flat_map(ClassRow::counts);
-        let total = [&mut self.images, &mut self.top1, &mut self.top5];
+        let Correct { top1, top5 } = &mut self.correct;
+        let total = [&mut self.images, top1, top5];
         total.into_iter().chain(rows)
     }
 }
@@ -125,8 +123,8 @@ pub fn evaluate(
     }
     Ok(Evaluation {
         images: counted.images as usize,
-        top1: counted.top1 as usize,
-        top5: counted.top5 as usize,
+        top1: counted.correct.top1 as usize,
+        top5: counted.correct.top5 as usize,
         loss: losses.iter().fold(0.0_f64, |sum, loss| sum + loss) / counted.images as f64,
         recall_percent: 100.0 * ClassRow::mean(&counted.rows, ClassRow::recall),
         f1_percent: 100.0 * ClassRow::mean(&counted.rows, ClassRow::f1),

@@ -3,7 +3,7 @@
 use kvt_attention::AttentionConfig;
 
 use crate::error::ModelError;
-use crate::family::config_keys::ModelOverrides;
+use crate::family::model_keys::ModelOverrides;
 use crate::family::validate;
 
 /// The beginning of the names of sizes with token transformers.

@@ -2,8 +2,8 @@
 
 use super::weight_names::{family_of, layout};
 use crate::ModelConfig;
-use crate::family::config_keys::ModelOverrides;
 use crate::family::families::{FAMILIES, aliased, named};
+use crate::family::model_keys::ModelOverrides;
 use crate::family::{Family, Renaming};
 use crate::vit::VitConfig;
 use crate::weights::Layout;

@@ -5,8 +5,8 @@ use burn::tensor::{Device, Gradients, Tensor};
 use kvt_ops::{Key, Phase};
 
 use super::*;
-use crate::family::config_keys::ModelOverrides;
 use crate::family::families::ModelConfig;
+use crate::family::model_keys::ModelOverrides;
 use crate::network::Network;
 use crate::weights::pos_embed::{Bicubic, Form};
 
