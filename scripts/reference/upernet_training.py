@@ -5,8 +5,8 @@
     python scripts/reference/upernet_training.py data/scenes --epochs 8 --start start.safetensors
     kvt train configs/scenes/swin_dense.toml --set train.epochs=8 --set init.weights=start.safetensors
 
-The weights that mmsegmentation's classes have when they are made are those that a script has which neither calls `init_weights` nor
-loads a file. `--init-weights` calls it. Prints the mIoU of the validation images after each epoch.
+The training starts from the weights that mmsegmentation's classes have when they are made, or with `--init-weights` from those that
+`init_weights` then draws. Prints the mIoU of the validation images after each epoch.
 """
 
 import argparse

@@ -33,6 +33,29 @@ impl ObjectMask {
         else {
             return false;
         };
-        column < self.width && self.inside.get(row * self.width + column) == Some(&true)
+        let is_within = row < self.height && column < self.width;
+        is_within && self.inside.get(row * self.width + column) == Some(&true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_around_a_mask_are_outside() {
+        let mask = ObjectMask {
+            top: 2,
+            left: 3,
+            height: 2,
+            width: 2,
+            inside: vec![true, false, true, true],
+        };
+        let all = (0..8).flat_map(|row| (0..8).map(move |column| (row, column)));
+        let inside: Vec<_> = all.filter(|at| mask.contains(at.0, at.1)).collect();
+        assert_eq!(inside, [(2, 3), (3, 3), (3, 4)]);
+        // Not the place of another pixel, nor too large for one.
+        assert!(!mask.contains(usize::MAX, 3));
+        assert!(!mask.contains(2, usize::MAX));
     }
 }

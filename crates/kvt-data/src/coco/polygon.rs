@@ -45,6 +45,9 @@ impl Polygon {
     }
 
     /// The pixels inside, of an image of `(height, width)` pixels, which are fewer than 2^32, with the runs that pycocotools has for it.
+    ///
+    /// # Panics
+    /// If there are more pixels, in a build that checks for overflow.
     pub fn mask(&self, size: (u32, u32)) -> Rle {
         let mut crossings = Vec::new();
         let mut before: Option<[i32; 2]> = None;

@@ -44,6 +44,9 @@ impl Rle {
     }
 
     /// Encodes the mask of an image of `(height, width)` pixels, which are fewer than 2^32. `inside` gets row and column.
+    ///
+    /// # Panics
+    /// If there are more pixels, in a build that checks for overflow.
     pub fn encode(size: (u32, u32), mut inside: impl FnMut(u32, u32) -> bool) -> Self {
         let mut counts = Vec::new();
         let (mut run, mut is_inside) = (0, false);

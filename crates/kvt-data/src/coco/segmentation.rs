@@ -39,6 +39,9 @@ impl Segmentation {
     ///
     /// # Errors
     /// If the runs are of another image, or do not cover it.
+    ///
+    /// # Panics
+    /// As [`Polygon::mask`].
     pub fn mask(&self, image: (u32, u32)) -> Result<Option<Rle>, Fault> {
         match self {
             Self::None => Ok(None),
@@ -97,7 +100,7 @@ impl From<Option<Form>> for Read {
                 let parts: Result<Box<[Polygon]>, Fault> = parts.collect();
                 parts.map(Segmentation::Polygons)
             }
-            Some(Form::Numbers(numbers)) => Err(Fault::Flat(numbers[0])),
+            Some(Form::Numbers(numbers)) if !numbers.is_empty() => Err(Fault::Flat(numbers[0])),
             Some(Form::Runs { size, counts }) => match (size, counts) {
                 (None, _) => lacks("size"),
                 (_, None) => lacks("counts"),

@@ -45,6 +45,9 @@ impl Detector {
     ///
     /// # Errors
     /// If no image can be read, none has an object, or the device fails.
+    ///
+    /// # Panics
+    /// If the images have fewer classes than the network and it finds an object of another class.
     pub fn judge(
         &self,
         images: &Images,

@@ -46,6 +46,9 @@ impl DetectEvaluation {
 ///
 /// # Errors
 /// If a batch cannot be loaded, no image can be read, no image has an object, or the device fails: in all processes.
+///
+/// # Panics
+/// If the network has more classes than the source and finds an object of such a class, or if a batch is not of one image.
 pub fn evaluate_objects(
     network: &MaskRcnn,
     batches: Result<impl Iterator<Item = Result<Batch<Objects>, DataError>>, DataError>,

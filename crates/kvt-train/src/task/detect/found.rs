@@ -46,7 +46,10 @@ impl FoundObject {
 /// without padding.
 ///
 /// # Errors
-/// If the image does not match the model, is too large for a mask, or the device fails.
+/// If the image does not match the model, or the device fails.
+///
+/// # Panics
+/// If it is not one image, or `size` does not fit it.
 pub fn find_objects(
     network: &MaskRcnn,
     image: View,
