@@ -26,6 +26,8 @@ const SIZES: [NamedSize; 4] = [
 const TABLE: &str = ".relative_position_bias_table";
 /// More stages shrink any image to nothing, and their channels would overflow.
 const MAX_STAGES: usize = 16;
+/// Every block has a number for each pair of tokens of a window: 1 GiB of them in such windows.
+const MAX_WINDOW: usize = 128;
 
 /// Sizes and settings of a Swin. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,7 +161,12 @@ impl FamilyConfig for SwinConfig {
             expected,
         )?;
         validate::whole_patches(self.common.side(), self.patch_size)?;
-        validate::tokens(self.grid_size())?;
+        let map = self.grid_size();
+        validate::tokens(map)?;
+        let side = Windows::new(map, self.window_size, self.common.dense).side;
+        validate::window(side, map)?;
+        let (window, expected) = (self.window_size as f64, "at most 128 on maps as large");
+        validate::within("window_size", window, side <= MAX_WINDOW, expected)?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
             let valid = stage.blocks.validate(self.common.mlp_ratio);
