@@ -24,7 +24,7 @@ impl StageSize {
     /// The convolution before the projection to queries, or to keys and values.
     pub(super) fn projection(&self, stride: usize) -> ConvSettings {
         let dim = self.blocks.block.dim;
-        let conv = ConvSettings::patches(dim, dim, 3).moving(stride, 1);
+        let conv = ConvSettings::centred([dim; 2], 3, stride);
         conv.in_groups(dim).without_bias()
     }
 

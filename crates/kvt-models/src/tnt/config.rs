@@ -68,8 +68,8 @@ impl TntConfig {
 
     /// The convolution of a patch, or of the image.
     pub(super) fn pixel_embed(&self) -> ConvSettings {
-        let conv = ConvSettings::patches(self.common.in_chans, self.inner_dim, 7);
-        conv.moving(self.inner_stride, 3)
+        let channels = [self.common.in_chans, self.inner_dim];
+        ConvSettings::centred(channels, 7, self.inner_stride)
     }
 
     /// The inner transformers.

@@ -87,8 +87,7 @@ impl StageSize {
     /// The convolution that gives tokens their positions, each channel by itself.
     pub(super) fn position(&self) -> ConvSettings {
         let dim = self.blocks.block.dim;
-        let conv = ConvSettings::patches(dim, dim, 3).moving(1, 1);
-        conv.in_groups(dim)
+        ConvSettings::centred([dim; 2], 3, 1).in_groups(dim)
     }
 
     /// Size and cost of the blocks, of the embedding before them, and of the positions. `keys` and `k` are those of

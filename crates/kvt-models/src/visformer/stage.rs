@@ -30,7 +30,7 @@ pub(super) struct StageSize {
 
 /// The convolution within an MLP.
 pub(super) fn spatial(channels: usize) -> ConvSettings {
-    let conv = ConvSettings::patches(channels, channels, 3).moving(1, 1);
+    let conv = ConvSettings::centred([channels; 2], 3, 1);
     conv.in_groups(GROUPS).without_bias()
 }
 
