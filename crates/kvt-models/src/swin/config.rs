@@ -81,16 +81,11 @@ impl SwinConfig {
 impl StageSize {
     /// Size and cost of the blocks, and of the merging of patches before them.
     fn summary(&self, stage: usize) -> StageSummary {
-        let Transformer {
-            block,
-            depth,
-            ref attention,
-            place,
-        } = self.blocks;
-        let (dim, windows) = (block.dim, self.windows);
+        let (block, windows) = (self.blocks.block, self.windows);
+        let dim = block.dim;
         let count = windows.count();
         let tokens = windows.map.iter().product::<usize>();
-        let table = windows.relative_positions() * place.heads;
+        let table = windows.relative_positions() * self.blocks.place.heads;
         // The padding of a map is projected and attends, but does not reach the MLP.
         let padded = count * windows.area();
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
@@ -101,7 +96,7 @@ impl StageSize {
             _ => (2 * dim * dim, 4 * dim),
         };
         let name = format!("layers.{stage}");
-        let blocks = StageSummary::new(name, depth, size, attention, &place, count);
+        let blocks = self.blocks.summary_of(name, size, count);
         StageSummary { tokens, ..blocks }
             .with_modules(merging + merging_norm, Macs::linear(tokens * merging))
     }
