@@ -93,12 +93,7 @@ impl StageSize {
     /// Size and cost of the blocks, of the embedding before them, and of the positions. `keys` and `k` are those of
     /// the kind of blocks with more keys.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
-        let Transformer {
-            block,
-            depth,
-            attention: ref kind,
-            ..
-        } = self.blocks;
+        let (block, depth, kind) = (self.blocks.block, self.blocks.depth, &self.blocks.attention);
         let BlockSize { dim, hidden, .. } = block;
         let (grid, windows) = (self.grid(), self.windows());
         let tokens = grid.pow(2);
