@@ -160,7 +160,10 @@ impl FamilyConfig for SwinConfig {
         validate::tokens(map)?;
         let side = Windows::new(map, self.window_size, self.common.dense).side;
         validate::window(side, map)?;
-        let (window, expected) = (self.window_size as f64, "at most 128 on maps as large");
+        let (window, expected) = (
+            self.window_size as f64,
+            "at most 128 where the map has more tokens along a side",
+        );
         validate::within("window_size", window, side <= MAX_WINDOW, expected)?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.

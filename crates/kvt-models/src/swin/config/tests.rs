@@ -158,7 +158,7 @@ fn windows_far_larger_than_the_map_are_refused() {
         let error = valid(4096, 1000, dense).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`window_size` is 1000: expected at most 128 on maps as large"
+            "`window_size` is 1000: expected at most 128 where the map has more tokens along a side"
         );
     }
 }
