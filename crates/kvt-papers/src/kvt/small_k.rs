@@ -3,11 +3,9 @@
 use super::super::{
     Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
-use super::{fields, kept, ours, paired};
-use kvt_tools::bench::{self, ModelCase, Rounds, Timing};
+use super::{fields, kept, ours, paired, steps};
+use kvt_tools::bench::{ModelCase, Rounds, Timing};
 use kvt_tools::report::{Statistic, difference_text};
-use kvt_train::device;
-use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
@@ -112,15 +110,11 @@ fn measure(
     };
     // That of the runs.
     let device = order.devices.first().unwrap_or(device);
-    let device = device::resolve(device).map_err(TrainError::from)?;
-    let rounds = ROUNDS.warmup + ROUNDS.timed;
-    let found = bench::step(&cases, &device.device, ROUNDS, |done| {
-        watch.progress(done, rounds);
-    })?;
+    let (found, device) = steps(&cases, device, ROUNDS, watch)?;
     for (row, one) in timed.into_iter().zip(found) {
         row.step = Some(one.step);
     }
-    Ok(Some(format!("{} ({})", device.name, device.description)))
+    Ok(Some(device))
 }
 
 /// How steps were measured, in sentences; empty if none was.
