@@ -101,10 +101,7 @@ fn plan(way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
 
 fn case(way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
     let plan = plan(way, order)?;
-    Ok(ModelCase {
-        dense: None,
-        ..ModelCase::of(way.name, &plan, plan.train.batch_size)?
-    })
+    Ok(ModelCase::of(way.name, &plan, plan.train.batch_size)?)
 }
 
 fn found(all: &[StepMeasurement], rounds: Rounds, device: &str) -> String {
