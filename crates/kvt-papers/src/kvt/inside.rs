@@ -1,9 +1,7 @@
 //! The trained models of an item's runs, for analysis.
 
-use std::num::NonZeroUsize;
-
 use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage};
-use kvt_models::{Model, ModelError};
+use kvt_models::Model;
 
 use crate::{ReproduceError, Runs, Watch};
 use kvt_tools::report::Statistic;
@@ -54,13 +52,9 @@ impl Inside {
         let stages = summary.attending().count();
         let (mut given, mut counts) = (Vec::new(), Vec::new());
         for (number, stage) in summary.attending().enumerate() {
-            let own = knn
-                .neighbors
-                .at("neighbors", number, stages)
-                .map_err(ModelError::from)
-                .map_err(TrainError::from)?;
+            let own = knn.neighbors.at("neighbors", number, stages)?;
             given.push(own);
-            counts.push(NonZeroUsize::new(own.resolve(stage.keys)).map_or(own, Neighbors::Count));
+            counts.push(Neighbors::count(own.resolve(stage.keys)).unwrap_or(own));
         }
         if counts == given {
             return Ok(None);
