@@ -5,6 +5,7 @@ use super::{cited, ratio, steps};
 use crate::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
 use kvt_tools::bench::{ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::{Document, Plan};
+use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -96,7 +97,7 @@ fn plan(way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
     let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
     let document = Document::of_words("the settings of the table", text, &all);
     let plan = document.and_then(|document| document.shared().plan_without_data());
-    plan.map_err(|error| ReproduceError::Config(Box::new(error)))
+    Ok(plan.map_err(|error| TrainError::from(Box::new(error)))?)
 }
 
 fn case(way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
