@@ -172,13 +172,8 @@ impl SoftmaxAttention {
 
 impl Mechanism for SoftmaxAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
-        let Context {
-            scale,
-            score,
-            dropout,
-            ..
-        } = context;
-        attend_unchecked(q, k, v, score, scale, self, dropout)
+        let (scale, dropout) = (context.scale, context.dropout);
+        attend_unchecked(q, k, v, context.score, scale, self, dropout)
     }
 
     /// Makes no copy of q, k and v if the operation is fused and there is no bias, mask or dropout.

@@ -1,6 +1,7 @@
 //! The estimated cost of a cell, before it is trained.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use kvt_models::ImgSize;
 
@@ -172,7 +173,8 @@ impl Measured {
             warmup: 1,
             timed: 1,
         };
-        let measured = step(cases, &device.device, rounds, |_| ())?;
+        let stop = AtomicBool::new(false);
+        let measured = step(cases, &device.device, rounds, &stop, |_| ())?;
         let images = self.case.batch as f64;
         let seconds = |ms: f64| ms / 1e3 / images;
         let first = measured.first();

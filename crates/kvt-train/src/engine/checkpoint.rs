@@ -18,7 +18,9 @@ use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
 use crate::recipe::{Ema, EmaReport, LossScale};
 use crate::run::{Checkpoint, Checkpoints, RunDir, Stage, Which};
-use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file};
+use crate::task::{
+    EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file, write_weights,
+};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
@@ -112,7 +114,7 @@ impl Checkpointer {
         };
         let files = |folder: &Path| -> Result<_, TrainError> {
             for (name, tensors) in &tensors {
-                weights::write(&folder.join(name), tensors, &BTreeMap::new())?;
+                write_weights(&folder.join(name), tensors, &BTreeMap::new())?;
             }
             Ok(tensors.into_iter().map(|(name, _)| name).collect())
         };

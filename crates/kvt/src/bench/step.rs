@@ -1,6 +1,7 @@
 //! `kvt bench step`
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::builder::RangedU64ValueParser;
@@ -99,9 +100,11 @@ fn measure(args: &StepArgs) -> anyhow::Result<()> {
         return print_peak(case.step_peak_bytes(&device.device)?);
     }
     let peaks = args.common.peaks(cases.len());
+    // A signal ends the process by itself here.
+    let stop = AtomicBool::new(false);
     let mut records = args
         .common
-        .timed(|rounds, progress| bench::step(&cases, &device.device, rounds, progress))?;
+        .timed(|rounds, progress| bench::step(&cases, &device.device, rounds, &stop, progress))?;
     for (record, peak) in records.iter_mut().zip(peaks) {
         record.peak_bytes = peak;
     }
