@@ -18,9 +18,7 @@ use super::{Recorder, TrainError, TrainState};
 use crate::data::DataState;
 use crate::recipe::{Ema, EmaReport, LossScale};
 use crate::run::{Checkpoint, Checkpoints, RunDir, Stage, Which};
-use crate::task::{
-    EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file, write_weights,
-};
+use crate::task::{EMA, MODEL, OTHER_TASK, Task, load_network, read_listed, task_file};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 
@@ -114,7 +112,7 @@ impl Checkpointer {
         };
         let files = |folder: &Path| -> Result<_, TrainError> {
             for (name, tensors) in &tensors {
-                write_weights(&folder.join(name), tensors, &BTreeMap::new())?;
+                weights::write(&folder.join(name), tensors, &BTreeMap::new())?;
             }
             Ok(tensors.into_iter().map(|(name, _)| name).collect())
         };

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use kvt_models::Network;
-use kvt_models::weights::StateDict;
+use kvt_models::weights::{self, StateDict};
 
 use super::TrainError;
 use crate::data::{Batch, DataError, Source};
 use crate::run::RunDir;
-use crate::task::{MODEL, write_weights};
+use crate::task::MODEL;
 use kvt_data::fs::write_atomic;
 
 /// Writes the weights before the step, and its micro-batches with their files and labels. The batches are read again by their
@@ -29,7 +29,7 @@ pub(super) fn dump<T>(
     fs_err::create_dir_all(&folder)?;
     let metadata = BTreeMap::new();
     let write = |name: &str, tensors: &StateDict| {
-        write_weights(&folder.join(name), tensors, &metadata).map_err(TrainError::from)
+        weights::write(&folder.join(name), tensors, &metadata).map_err(TrainError::from)
     };
     write(MODEL, &network.state_dict()?)?;
     let mut images = StateDict::default();

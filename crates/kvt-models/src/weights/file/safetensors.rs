@@ -1,7 +1,7 @@
 //! `.safetensors`: a header of names, types, shapes and places, then the bytes.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use burn::tensor::{BoolStore, DType, TensorData};
@@ -130,8 +130,8 @@ pub fn bytes(
     Ok(bytes)
 }
 
-/// Writes weights as a `.safetensors` file that Python reads under the same names. If that is interrupted, a part of
-/// the file is left: for a program that can write files as a whole there are the [`bytes`].
+/// Writes weights as a `.safetensors` file that Python reads under the same names. The file is written as a whole or
+/// not at all.
 ///
 /// # Errors
 ///
@@ -142,7 +142,28 @@ pub fn write(
     metadata: &BTreeMap<String, String>,
 ) -> Result<(), WeightsError> {
     let bytes = bytes(path, weights, metadata)?;
-    Ok(fs_err::write(path, bytes)?)
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let in_path = |error: std::io::Error| {
+        std::io::Error::new(
+            error.kind(),
+            format!("failed to write `{}`: {error}", path.display()),
+        )
+    };
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        // A temporary file is private by default; weights get what the umask leaves.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder).map_err(in_path)?;
+    file.write_all(&bytes).map_err(in_path)?;
+    file.as_file().sync_all().map_err(in_path)?;
+    file.persist(path).map_err(|error| in_path(error.error))?;
+    Ok(())
 }
 
 /// The types that both libraries have.
