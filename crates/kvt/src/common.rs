@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
+use indicatif::{DecimalBytes, ProgressBar};
 use kvt_models::weights::{StateDict, recognise};
 
-use super::output::{self, Shown};
+use super::output;
 use kvt_data::fs::{check_writable, remove_leftovers};
 use kvt_train::config::{Document, Plan, load_plan};
 use kvt_train::data::{Source, Split};
@@ -177,34 +177,20 @@ pub(super) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
 /// Shows a download: in a line what it is, then a bar.
 pub(super) fn downloading(what: &str, total: u64) -> Box<dyn FnMut(u64)> {
     output::status(&format!("downloading {what}, {}", DecimalBytes(total)));
-    let bar = bar("downloading", total as usize);
-    if let Ok(style) = ProgressStyle::with_template(
-        "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}",
-    ) {
-        bar.set_style(style);
-    }
+    let form = "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}";
+    let bar = output::bar(total, form).with_prefix("downloading");
     Box::new(move |done| bar.set_position(done))
 }
 
 /// A bar over a known number of items, cleared when it is dropped; hidden in silent processes.
-pub(super) fn bar(what: &str, total: usize) -> Shown {
-    let bar = if output::is_silent() {
-        ProgressBar::hidden()
-    } else {
-        ProgressBar::new(total as u64)
-    };
-    if let Ok(style) =
-        ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}")
-    {
-        bar.set_style(style);
-    }
-    bar.set_prefix(what.to_owned());
-    Shown::new(bar)
+pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
+    let form = "{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}";
+    output::bar(total as u64, form).with_prefix(what.to_owned())
 }
 
 /// A bar over items whose number the work tells with its progress; it is cleared when all are done.
 pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) + Send {
-    let mut shown: Option<Shown> = None;
+    let mut shown: Option<ProgressBar> = None;
     move |done, total| {
         let bar = shown.get_or_insert_with(|| bar(what, total));
         bar.set_length(total as u64);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 mod summary;
 
@@ -23,7 +23,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// The form in which progress is shown.
 enum Form {
     /// A bar of fixed width, with evaluations and warnings printed above it.
-    Bar(output::Shown),
+    Bar(ProgressBar),
     /// Plain lines: the first step, one at intervals, the last; every evaluation and every warning. When the last one was printed.
     Lines(Option<Instant>),
     /// Burn's dashboard, which shows all by itself.
@@ -49,14 +49,11 @@ impl Progress {
         if !output::is_watched() {
             return Self::of(workload, Form::Lines(None));
         }
-        let bar = ProgressBar::new(workload.steps);
         // The bar comes first and has a fixed width, so that nothing moves when a number changes its length. What does not fit in
         // the terminal is cut off at the end, where the least important numbers are.
-        if let Ok(style) = ProgressStyle::with_template("{bar:10} {wide_msg}") {
-            bar.set_style(style);
-        }
+        let bar = output::bar(workload.steps, "{bar:10} {wide_msg}");
         bar.set_position(workload.done);
-        Self::of(workload, Form::Bar(output::Shown::new(bar)))
+        Self::of(workload, Form::Bar(bar))
     }
 
     /// In a dashboard.
