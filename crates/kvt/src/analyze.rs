@@ -68,9 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         |done| progress.set_position(done as u64),
     );
     progress.finish_and_clear();
-    for warning in batches.warnings() {
-        output::warning(&warning);
-    }
+    output::warnings(batches.warnings());
     let layers = layers?;
     let images = layers.first().map_or(0, |layer| layer.images());
     let name = model.config().name();

@@ -12,7 +12,7 @@ use kvt_models::weights::{StateDict, recognise};
 use super::output;
 use kvt_data::fs::{check_writable, remove_leftovers};
 use kvt_train::config::{Document, Plan, load_plan};
-use kvt_train::data::{Source, Split};
+use kvt_train::data::Split;
 use kvt_train::run::RunDir;
 
 /// A configuration file with overrides.
@@ -214,12 +214,5 @@ pub(super) fn generating() -> impl FnMut(usize, usize) + Send {
         }
         is_said = done < total;
         count(done, total);
-    }
-}
-
-/// Warns of files that are not read.
-pub(super) fn warn_of_others(source: &Source) {
-    for warning in source.warnings() {
-        output::warning(&warning);
     }
 }

@@ -111,9 +111,7 @@ impl Args {
 
 /// Prints the results of a sweep.
 fn show(sweep: &Sweep, outcome: &Outcome) -> anyhow::Result<ExitCode> {
-    for warning in &outcome.warnings {
-        output::warning(warning);
-    }
+    output::warnings(&outcome.warnings);
     if let Some(comparison) = &outcome.comparison {
         let width = comfy_table::Table::new().width();
         output::print(&comparison.to_text(width))?;
@@ -130,9 +128,10 @@ fn show(sweep: &Sweep, outcome: &Outcome) -> anyhow::Result<ExitCode> {
             output::status(&format!("next: kvt report {}", folders.join(" ")));
         }
     }
-    for failure in &outcome.failures {
-        output::error(failure);
-    }
+    outcome
+        .failures
+        .iter()
+        .for_each(|failure| output::error(failure));
     if !outcome.failures.is_empty() {
         return Ok(ExitCode::FAILURE);
     }

@@ -96,9 +96,7 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
         // Also checks that need the model: sizes that do not divide, lists of the wrong length.
         let model = plan.model.config(None)?;
         plan.lora.check(&model)?;
-        for warning in warnings(plan, &model, None) {
-            output::warning(&warning);
-        }
+        output::warnings(warnings(plan, &model, None));
     }
     output::print(&format!("`{}` is fine", path.display()))
 }
@@ -120,9 +118,7 @@ fn init(args: &Init) -> anyhow::Result<()> {
     match &args.output {
         None => output::print(&proposal.text),
         Some(file) => {
-            for note in &proposal.notes {
-                output::status(note);
-            }
+            proposal.notes.iter().for_each(|note| output::status(note));
             write_text(file, &proposal.text)?;
             let file = file.display();
             output::status(&format!("wrote `{file}`: train with `kvt train {file}`"));

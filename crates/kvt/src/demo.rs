@@ -35,18 +35,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         files,
     } = demo(&args.output, &args.overrides.all(), &watch)?;
     drop(watch);
-    for warning in &outcome.warnings {
-        output::warning(warning);
-    }
+    output::warnings(&outcome.warnings);
     if let Some(comparison) = &outcome.comparison {
         output::print(&comparison.to_text(comfy_table::Table::new().width()))?;
     }
     for path in &files {
         output::print(&format!("wrote `{}`", path.display()))?;
     }
-    for failure in &outcome.failures {
-        output::error(failure);
-    }
+    outcome
+        .failures
+        .iter()
+        .for_each(|failure| output::error(failure));
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }

@@ -57,9 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let records = args.runs.iter().map(|run| Record::read(run));
     let records = records.collect::<Result<Vec<_>, _>>()?;
     let mut report = Report::new(records, args.metric, args.title.clone())?;
-    for warning in report.warnings() {
-        output::warning(&warning);
-    }
+    output::warnings(report.warnings());
     let out = args.out();
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs_err::create_dir_all(folder)?;

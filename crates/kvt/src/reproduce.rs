@@ -94,9 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in paths {
         output::print(&format!("wrote `{}`", path.display()))?;
     }
-    for failure in &failures {
-        output::error(failure);
-    }
+    failures.iter().for_each(|failure| output::error(failure));
     Ok(success_if(failures.is_empty()))
 }
 

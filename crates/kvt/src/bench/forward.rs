@@ -53,9 +53,7 @@ pub(super) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
         asked => asked,
     };
     for &precision in precisions {
-        if let Some(warning) = device.check_precision(precision)? {
-            output::warning(&warning);
-        }
+        output::warnings(device.check_precision(precision)?);
     }
     let cases = args.cases(precisions)?;
     let common = &args.common;

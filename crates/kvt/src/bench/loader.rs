@@ -67,9 +67,7 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
         }
     };
     let splits = Splits::open(&plan, size, None, &mut generating())?.with_train_views(views);
-    for warning in splits.warnings() {
-        output::warning(&warning);
-    }
+    output::warnings(splits.warnings());
     let case = LoaderCase {
         images: args.images,
         workers: args.workers,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::LABEL;
-use crate::common::{bar, warn_of_others};
+use crate::common::bar;
 use crate::output;
 use kvt_train::data::{ClassOrder, DataConfig, pack, splits_to_pack, test_split};
 
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let sources = splits_to_pack(data, &args.splits)?;
     for (_, source) in &sources {
-        warn_of_others(source);
+        output::warnings(source.warnings());
     }
     if let (None, Some(test)) = (args.val_fraction, test_split(&args.dir))
         && args.splits.is_empty()

@@ -157,9 +157,7 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
     };
     plan.train.batch_size = args.batch_size;
     let mut splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
-    for warning in splits.warnings() {
-        output::warning(&warning);
-    }
+    output::warnings(splits.warnings());
     if let Some(dir) = &args.data {
         let classes = Some(splits.classes());
         splits.val = Images::of_folder(dir, &plan, classes, &mut output::warning)?.source;

@@ -205,6 +205,10 @@ fn not_finite(weights: &StateDict) -> Option<String> {
     ))
 }
 
+fn warn_of_broken(weights: &StateDict) {
+    output::warnings(not_finite(weights).map(|text| format!("of the numbers {text}")));
+}
+
 /// How weights fit a model, with the rows that explain it.
 fn describe(
     config: &ModelConfig,
@@ -257,9 +261,7 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
     let path = &args.output;
     check_new_of(path, ENDING, args.force)?;
     let weights = read_weights(&locate(&args.input)?)?;
-    if let Some(text) = not_finite(&weights) {
-        output::warning(&format!("of the numbers {text}"));
-    }
+    warn_of_broken(&weights);
     let model = build(&args.model, &args.set, &weights)?;
     let from = model.layout(&weights);
     let (model, report) = model.load(&weights, LoadOptions::default())?;
@@ -285,9 +287,7 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
 fn mean(args: &Average) -> anyhow::Result<()> {
     check_new_of(&args.output, ENDING, args.force)?;
     let mean = average(&args.files)?;
-    if let Some(text) = not_finite(&mean) {
-        output::warning(&format!("of the numbers {text}"));
-    }
+    warn_of_broken(&mean);
     write_weights(&args.output, &mean, &Default::default())?;
     output::print(&format!(
         "wrote the mean of {}, {}, to `{}`",

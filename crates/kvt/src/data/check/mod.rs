@@ -58,9 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     {
         return objects::run(&data, limits);
     }
-    for warning in unused_splits_of(dir) {
-        output::warning(&warning);
-    }
+    output::warnings(unused_splits_of(dir));
     tell(&check_folder(dir, splits, limits, &args.label_column)?)
 }
 
