@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use super::common::{counting, generating};
-use super::progress::Progress;
+use super::progress::{Progress, of_epoch};
 use super::table::table;
 use super::{interrupt, output};
 use kvt_tools::sweep::{PLAN_HEADER, Sweep, Watch, check_devices, costs, plan_rows};
@@ -71,13 +71,7 @@ struct Beside(String);
 impl Listener for Beside {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         if let Event::Epoch(epoch) = event {
-            output::status(&format!(
-                "{}: epoch {}  train loss {:.4}  {:.1} s",
-                self.0,
-                epoch.epoch + 1,
-                epoch.train_loss,
-                epoch.seconds
-            ));
+            output::status(&format!("{}: {}", self.0, of_epoch(epoch)));
         }
         Ok(())
     }

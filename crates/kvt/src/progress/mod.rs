@@ -14,7 +14,9 @@ use super::tui::Dashboard;
 use kvt_data::escape::one_line;
 use kvt_train::engine::{End, Eta, Workload};
 use kvt_train::plot::{duration, with_unit as value};
-use kvt_train::run::{EvalRecord, Event, Listener, Metrics, RunError, StepRecord, Topic};
+use kvt_train::run::{
+    EpochRecord, EvalRecord, Event, Listener, Metrics, RunError, StepRecord, Topic,
+};
 use kvt_train::task::TaskKind;
 
 /// How often a run without a terminal prints its progress.
@@ -212,6 +214,17 @@ fn ends_epoch(eval: &EvalRecord, workload: &Workload) -> bool {
     eval.step.is_multiple_of(workload.steps_per_epoch.max(1))
 }
 
+/// The line of the training of an epoch.
+pub(super) fn of_epoch(epoch: &EpochRecord) -> String {
+    format!(
+        "epoch {}  train loss {:.4}  {:.1} s  {:.0} images/s",
+        epoch.epoch + 1,
+        epoch.train_loss,
+        epoch.seconds,
+        epoch.images_per_second
+    )
+}
+
 fn line(event: &Event, workload: &Workload) -> Option<String> {
     match event {
         Event::Step(_) | Event::Layer(_) => None,
@@ -226,13 +239,7 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
             measured(&eval.metrics, workload),
             eval.images
         )),
-        Event::Epoch(epoch) => Some(format!(
-            "epoch {}  train loss {:.4}  {:.1} s  {:.0} images/s",
-            epoch.epoch + 1,
-            epoch.train_loss,
-            epoch.seconds,
-            epoch.images_per_second
-        )),
+        Event::Epoch(epoch) => Some(of_epoch(epoch)),
         Event::Note(note) => {
             let kind = match note.topic {
                 // The summary reports it, with the command to resume.
@@ -250,9 +257,6 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
         }
     }
 }
-
-#[cfg(test)]
-use kvt_train::run::EpochRecord;
 
 #[cfg(test)]
 #[path = "../../../kvt-train/src/run/testing.rs"]
