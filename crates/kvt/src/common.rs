@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{DecimalBytes, ProgressBar};
-use kvt_models::weights::{StateDict, recognise};
+use kvt_models::weights::{LoadOptions, LoadReport, Outcome, StateDict, recognise};
+use kvt_models::{Model, ModelConfig};
 
 use super::output;
 use kvt_data::fs::{check_writable, remove_leftovers};
@@ -36,18 +37,13 @@ pub(super) struct ConfigArgs {
 pub(super) struct ModelArgs {
     /// A model's name, as `kvt models list` has them.
     #[arg(long, value_name = "NAME")]
-    model: Option<String>,
+    pub(super) model: Option<String>,
     /// A configuration file; its `[model]` is used.
     #[arg(long, value_name = "CONFIG")]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 }
 
 impl ModelArgs {
-    /// For commands that can do without a model; `None` if neither is given.
-    pub(super) fn new(model: Option<String>, config: Option<PathBuf>) -> Option<Self> {
-        (model.is_some() || config.is_some()).then_some(Self { model, config })
-    }
-
     /// The configuration, or a minimal one that only names the model.
     pub(super) fn document(&self, overrides: &[String]) -> anyhow::Result<Document> {
         match (&self.config, &self.model) {
@@ -60,6 +56,31 @@ impl ModelArgs {
             (None, None) => bail!("neither `--model` nor `--config`"),
         }
     }
+
+    /// The plan without data, and the model, by default with as many classes as the names of the weights reveal.
+    pub(super) fn plan(
+        &self,
+        overrides: &[String],
+        weights: &StateDict,
+    ) -> anyhow::Result<(Plan, ModelConfig)> {
+        let plan = self.document(overrides)?.plan_without_data()?;
+        let classes = recognise(weights).and_then(|known| known.classes);
+        let config = plan.model.config(classes)?;
+        Ok((plan, config))
+    }
+}
+
+/// A model with weights; those that it has no place for are warned of.
+pub(super) fn with_weights(
+    model: Model,
+    weights: StateDict,
+) -> anyhow::Result<(Model, LoadReport)> {
+    let (model, report) = model.load(&weights, LoadOptions::default())?;
+    // The model has its own copy, and what is done with it needs the memory.
+    drop(weights);
+    let unused = report.names(Outcome::Unused);
+    output::warnings(unused.map(|name| format!("`{name}` of the weights is not used")));
+    Ok((model, report))
 }
 
 /// The exit code of a verb that did its work, or has printed why some of it is missing.
@@ -69,11 +90,6 @@ pub(super) fn success_if(is_complete: bool) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
-}
-
-/// The number of classes of weights, if their names reveal the family.
-pub(super) fn classes(weights: &StateDict) -> Option<usize> {
-    recognise(weights)?.classes
 }
 
 /// What the command line changes about a configuration.

@@ -14,7 +14,7 @@ use kvt_models::weights::{
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, check_new_of, classes, one_of, success_if};
+use super::common::{ModelArgs, check_new_of, one_of, success_if, with_weights};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::text::counted;
@@ -140,13 +140,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
     let file = locate(&args.file)?;
-    let model = ModelArgs::new(args.model.clone(), args.config.clone());
-    let Some(model) = model else {
+    if args.model.is_none() && args.config.is_none() {
         if !args.set.is_empty() {
             bail!("`--set` changes a model: name it with `--model` or `--config`");
         }
         output::print(&list(&weights::read_as_stored(&file)?))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    let model = ModelArgs {
+        model: args.model.clone(),
+        config: args.config.clone(),
     };
     let weights = read_weights(&file)?;
     let model = build(&model, &args.set, &weights)?;
@@ -264,12 +267,7 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
     warn_of_broken(&weights);
     let model = build(&args.model, &args.set, &weights)?;
     let from = model.layout(&weights);
-    let (model, report) = model.load(&weights, LoadOptions::default())?;
-    // The model has its own copy, and the file is made in memory.
-    drop(weights);
-    for name in report.names(Outcome::Unused) {
-        output::warning(&format!("`{name}` of the weights is left out"));
-    }
+    let (model, report) = with_weights(model, weights)?;
     let converted = model.rename(&StateDict::from_model(&model)?, args.to);
     write_weights(path, &converted, &Default::default())?;
     output::print(&format!(
@@ -299,11 +297,7 @@ fn mean(args: &Average) -> anyhow::Result<()> {
 
 /// The model, by default with as many classes as the weights have.
 fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
-    let document = model.document(set)?;
-    let config = document
-        .plan_without_data()?
-        .model
-        .config(classes(weights))?;
+    let (_, config) = model.plan(set, weights)?;
     let device = device::resolve("cpu")?.device.inner();
     Ok(config.init(&device, Key::new(0))?)
 }
