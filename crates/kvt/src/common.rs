@@ -204,6 +204,12 @@ pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
     output::bar(total as u64, form).with_prefix(what.to_owned())
 }
 
+/// The same as what work calls with the number of items that are done.
+pub(super) fn done_of(what: &str, total: usize) -> impl FnMut(usize) {
+    let bar = bar(what, total);
+    move |done| bar.set_position(done as u64)
+}
+
 /// A bar over items whose number the work tells with its progress; it is cleared when all are done.
 pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) + Send {
     let mut shown: Option<ProgressBar> = None;
