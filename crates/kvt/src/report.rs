@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::common::{Overrides, counting, generating};
 use super::output;
-use super::trained::choice;
+use super::trained::Checkpoint;
 use kvt_data::fs::check_writable;
 use kvt_tools::report::html::{Asked, Record, Report};
 use kvt_tools::report::named_metric;
@@ -34,15 +34,8 @@ pub(super) struct Args {
     /// Evaluate the images of another folder, `DIR/<class>/*`, with the runs' classes, in place of the validation split.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Which checkpoint of each run is evaluated: `best`, `last`, or the name of one.
-    #[arg(long, value_name = "CHECKPOINT", default_value = "best")]
-    checkpoint: String,
-    /// Evaluate the average of the weights, as `ema.decay` made the runs keep it.
-    #[arg(long)]
-    ema: bool,
-    /// Evaluate the trained weights of runs that report their average, or the student of a run of DINO.
-    #[arg(long, conflicts_with = "ema")]
-    raw: bool,
+    #[command(flatten)]
+    checkpoint: Checkpoint,
     #[command(flatten)]
     overrides: Overrides,
     /// What runs are judged by: by default `top1`; `knn` where all runs are of DINO, `miou` where all label pixels, or `box_ap` where all find objects.
@@ -101,8 +94,8 @@ impl Args {
             is_judged: self.eval || self.data.is_some(),
             samples: self.samples,
             data: self.data.clone(),
-            checkpoint: self.checkpoint.clone(),
-            weights: choice(self.ema, self.raw),
+            checkpoint: self.checkpoint.checkpoint.clone(),
+            weights: self.checkpoint.weights(),
             overrides: self.overrides.all(),
         }
     }

@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "run")]
     weights: Option<PathBuf>,
     /// Normalised images.
-    #[arg(long, value_name = "FILE", required_unless_present = "run")]
+    #[arg(long, value_name = "FILE", required_unless_present = "run", conflicts_with_all = ["checkpoint", "ema", "raw"])]
     input: Option<PathBuf>,
     /// Where the logits go.
     #[arg(long, alias = "out", value_name = "FILE")]
