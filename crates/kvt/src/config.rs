@@ -115,16 +115,14 @@ fn init(args: &Init) -> anyhow::Result<()> {
         model: args.model.clone(),
         ..Request::default()
     })?;
-    match &args.output {
-        None => output::print(&proposal.text),
-        Some(file) => {
-            proposal.notes.iter().for_each(|note| output::status(note));
-            write_text(file, &proposal.text)?;
-            let file = file.display();
-            output::status(&format!("wrote `{file}`: train with `kvt train {file}`"));
-            Ok(())
-        }
-    }
+    let Some(file) = &args.output else {
+        return output::print(&proposal.text);
+    };
+    proposal.notes.iter().for_each(|note| output::status(note));
+    write_text(file, &proposal.text)?;
+    let file = file.display();
+    output::status(&format!("wrote `{file}`: train with `kvt train {file}`"));
+    Ok(())
 }
 
 /// Draws the pictures of a configuration, and prints their paths and the learning rates of some epochs.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::common::{Overrides, counting, generating};
 use super::output;
 use super::trained::Checkpoint;
-use kvt_data::fs::check_writable;
+use kvt_data::fs::{check_writable, parent};
 use kvt_tools::report::html::{Asked, Record, Report};
 use kvt_tools::report::named_metric;
 use kvt_train::run::Metric;
@@ -52,9 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::new(records, args.metric, args.title.clone())?;
     output::warnings(report.warnings());
     let out = args.out();
-    if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs_err::create_dir_all(folder)?;
-    }
+    fs_err::create_dir_all(parent(&out))?;
     // Check the file before evaluating the images.
     check_writable(&out)?;
     let asked = args.asked();
