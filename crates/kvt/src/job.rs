@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::output;
 use kvt_train::error::TrainError;
-use kvt_train::world::{self, Cores, World, WorldError};
+use kvt_train::world::{self, World, WorldError};
 
 /// Runs the work of a verb in this process, which may be one of several.
 ///
@@ -59,9 +59,7 @@ fn start_threads(world: &dyn World) -> Result<(), WorldError> {
     let found = world::share_cores(world)?;
     world::start_threads()?;
     if found.is_bound_to_one() {
-        let Cores {
-            host, processes, ..
-        } = found;
+        let (host, processes) = (found.host, found.processes);
         output::warning(&format!(
             "the launcher has bound each of {processes} processes to a single core of this host's {host}: \
              start them with `mpirun --bind-to none`, or `srun --cpus-per-task={}`",

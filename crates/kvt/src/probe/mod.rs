@@ -136,13 +136,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn prepare(args: &Args) -> anyhow::Result<Subject> {
     let random = args.features != Features::Model;
-    let Trained {
-        mut plan,
-        model,
-        device,
-        classes,
-        size,
-    } = Trained::load_backbone(&args.trained.origin()?, random, &mut output::warning)?;
+    let origin = args.trained.origin()?;
+    let trained = Trained::load_backbone(&origin, random, &mut output::warning)?;
+    let (mut plan, size) = (trained.plan, trained.size);
     let blocks = args.blocks.unwrap_or(match args.method {
         Method::Knn => 1,
         Method::Linear => 4,
@@ -150,13 +146,14 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
     let extractor = match args.features {
         Features::Pixels => Extractor::Pixels,
         Features::Model | Features::Random => Extractor::Backbone {
-            model: Box::new(model),
+            model: Box::new(trained.model),
             blocks,
             avgpool: args.avgpool,
         },
     };
     plan.train.batch_size = args.batch_size;
-    let mut splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
+    let classes = trained.classes.as_deref();
+    let mut splits = Splits::open(&plan, size, classes, &mut generating())?;
     output::warnings(splits.warnings());
     if let Some(dir) = &args.data {
         let classes = Some(splits.classes());
@@ -174,7 +171,7 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
         plan,
         splits,
         size,
-        device: device.device.inner(),
+        device: trained.device.device.inner(),
         extractor,
     })
 }

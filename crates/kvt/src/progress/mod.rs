@@ -98,12 +98,8 @@ impl Progress {
     }
 
     fn message(&self, update: &StepRecord) -> String {
-        let Workload {
-            steps,
-            epochs,
-            best_metric,
-            ..
-        } = self.tally.workload;
+        let workload = &self.tally.workload;
+        let (steps, epochs) = (workload.steps, workload.epochs);
         let digits = |number: u64| number.to_string().len();
         let left = match self.eta.left(update.step) {
             // Behind the last update only an evaluation is left.
@@ -112,7 +108,7 @@ impl Progress {
             None => "eta -".to_owned(),
         };
         let best = match self.tally.best {
-            Some(best) => format!(" best {}", value(best_metric, best.value)),
+            Some(best) => format!(" best {}", value(workload.best_metric, best.value)),
             None => String::new(),
         };
         format!(
