@@ -31,15 +31,14 @@ pub(super) struct ConfigArgs {
     pub(super) overrides: Overrides,
 }
 
-/// A model by name, or that of a configuration.
+/// A model by name, or that of a configuration. A verb that needs one has a group of them.
 #[derive(Debug, clap::Args)]
-#[command(group(ArgGroup::new("model or configuration").required(true).args(["model", "config"])))]
 pub(super) struct ModelArgs {
     /// A model's name, as `kvt models list` has them.
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
     /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG")]
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
     pub(super) config: Option<PathBuf>,
 }
 

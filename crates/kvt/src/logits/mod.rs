@@ -35,12 +35,8 @@ use kvt_train::task::{LOGITS, write_weights};
     after_help = "Examples:\n  kvt logits --model deit_tiny_patch16_224 --weights w.pth \\\n      --input in.safetensors --output out.safetensors\n  kvt logits --run runs/teacher --output logits.safetensors --half"
 )]
 pub(super) struct Args {
-    /// A model's name, as `kvt models list` has them.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     overrides: Overrides,
     /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
@@ -64,12 +60,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (Some(weights), Some(input)) = (&args.weights, &args.input) else {
         bail!("neither a run nor weights and images");
     };
-    let model = ModelArgs {
-        model: args.model.clone(),
-        config: args.config.clone(),
-    };
     let weights = weights::read(&locate(weights)?)?;
-    let (plan, config) = model.plan(&args.overrides.all(), &weights)?;
+    let (plan, config) = args.model.plan(&args.overrides.all(), &weights)?;
     let device = device::resolve(&plan.train.device)?;
     let (model, _) = with_weights(config.init(&device.device, Key::new(0))?, weights)?;
 

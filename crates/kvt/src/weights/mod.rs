@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use kvt_models::weights::{
     self, Layout, LoadOptions, LoadReport, LoadRow, Outcome, StateDict, recognise,
 };
@@ -58,12 +58,8 @@ enum What {
 struct Inspect {
     /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
     file: PathBuf,
-    /// Compare with this model, a name of `kvt models list`.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Compare with the `[model]` of a configuration file.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Override a key of `[model]`, as in `--set model.img_size=384`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -73,6 +69,7 @@ struct Inspect {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("model or configuration").required(true).args(["model", "config"])))]
 #[command(
     override_usage = "kvt weights convert [OPTIONS] --model <NAME> <IN> <OUT>\n       kvt weights convert [OPTIONS] --config <CONFIG> <IN> <OUT>",
     after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert in.pth out.safetensors --config photos.toml --to official"
@@ -140,19 +137,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
     let file = locate(&args.file)?;
-    if args.model.is_none() && args.config.is_none() {
+    if args.model.model.is_none() && args.model.config.is_none() {
         if !args.set.is_empty() {
             bail!("`--set` changes a model: name it with `--model` or `--config`");
         }
         output::print(&list(&weights::read_as_stored(&file)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let model = ModelArgs {
-        model: args.model.clone(),
-        config: args.config.clone(),
-    };
     let weights = read_weights(&file)?;
-    let model = build(&model, &args.set, &weights)?;
+    let model = build(&args.model, &args.set, &weights)?;
     let config = model.config();
     let layout = model.layout(&weights);
     let options = LoadOptions {
