@@ -130,10 +130,8 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
     let plan = config.plan()?;
     let path = config.path()?;
     let name = path.file_stem().unwrap_or(path.as_os_str());
-    let folder = match out {
-        Some(out) => out.to_owned(),
-        None => Path::new("runs").join("preview").join(name),
-    };
+    let default = || Path::new("runs").join("preview").join(name);
+    let folder = out.map_or_else(default, Path::to_owned);
     let warn = &mut output::warning;
     let preview = Preview::draw(&plan, &folder, &mut generating(), warn)?;
     let files = preview.files.iter();

@@ -186,18 +186,14 @@ fn list(weights: &StateDict) -> String {
 
 /// How many numbers are NaN or infinite, and the first tensor with one; `None` if all are finite.
 fn not_finite(weights: &StateDict) -> Option<String> {
-    let mut found = weights.not_finite();
-    let (first, mut numbers) = found.next()?;
-    let mut tensors = 1;
-    for (_, count) in found {
-        numbers += count;
-        tensors += 1;
-    }
+    let found: Vec<(&str, usize)> = weights.not_finite().collect();
+    let (first, _) = found.first()?;
+    let numbers: usize = found.iter().map(|(_, count)| count).sum();
     let are = if numbers == 1 { "is" } else { "are" };
     Some(format!(
         "{} {are} NaN or infinite, in {}, the first of them `{first}`",
         grouped(numbers),
-        counted(tensors, "tensor")
+        counted(found.len(), "tensor")
     ))
 }
 
@@ -222,22 +218,20 @@ fn describe(
         names(layout)
     );
     text.extend(not_finite(weights).map(|numbers| format!("\nnumbers  {numbers}")));
-    let shown: Vec<&LoadRow> = report
-        .rows
-        .iter()
-        .filter(|row| all || !matches!(row.outcome, Outcome::Matched | Outcome::Computed))
-        .collect();
-    if !shown.is_empty() {
-        let rows = shown.into_iter().map(|row| {
-            vec![
-                row.name.clone(),
-                shape(row.expected.as_ref()),
-                shape(row.found.as_ref()),
-                row.outcome.to_string(),
-            ]
-        });
-        text.push_str("\n\n");
-        text.push_str(&table(["name", "model", "file", "outcome"], rows));
+    let is_fine = |row: &&LoadRow| matches!(row.outcome, Outcome::Matched | Outcome::Computed);
+    let shown = report.rows.iter().filter(|row| all || !is_fine(row));
+    let rows = shown.map(|row| {
+        vec![
+            row.name.clone(),
+            shape(row.expected.as_ref()),
+            shape(row.found.as_ref()),
+            row.outcome.to_string(),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !rows.is_empty() {
+        let header = ["name", "model", "file", "outcome"];
+        text += &format!("\n\n{}", table(header, rows));
     }
     text
 }
