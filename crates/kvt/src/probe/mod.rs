@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::ValueEnum;
-use serde_json::json;
+use serde_json::Value;
 
 use self::linear::linear_probe;
 use super::common::{counting, generating, named, number};
@@ -235,16 +235,12 @@ impl Results {
         Table::new(self.header, self.rows.iter().map(row)).csv()
     }
 
-    fn to_json(&self) -> serde_json::Value {
-        let row = |row: &Vec<f64>| {
-            let cells = self
-                .header
-                .iter()
-                .zip(row)
-                .map(|(name, value)| ((*name).to_owned(), json!(value)));
-            serde_json::Value::Object(cells.collect())
+    fn to_json(&self) -> Value {
+        let row = |row: &Vec<f64>| -> Value {
+            let cells = self.header.iter().zip(row);
+            cells.map(|(name, value)| (*name, *value)).collect()
         };
-        json!(self.rows.iter().map(row).collect::<Vec<_>>())
+        self.rows.iter().map(row).collect()
     }
 }
 
