@@ -92,9 +92,7 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
 fn measure(args: &StepArgs) -> anyhow::Result<()> {
     let (cases, plan) = (args.cases()?, args.model.plan()?);
     let device = device::resolve(&plan.train.device)?;
-    if let Some(warning) = device.check_precision(plan.train.precision)? {
-        output::warning(&warning);
-    }
+    output::warnings(device.check_precision(plan.train.precision)?);
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
         return print_peak(case.step_peak_bytes(&device.device)?);
