@@ -6,8 +6,7 @@ use plotters::style::FontStyle;
 
 use super::axis::{Axis, Scale, mesh};
 use super::chart::Line;
-use super::colors::INK;
-use super::colors::color;
+use super::colors::{INK, color};
 use super::font::{FONT, register_fonts};
 use kvt_data::escape::lines;
 
