@@ -48,8 +48,13 @@ pub trait World: Debug + Send + Sync {
     /// The number of processes.
     fn size(&self) -> usize;
 
-    /// The rank of this process on its host.
-    fn local(&self) -> Local;
+    /// The rank of this process on its host: the same if all processes are on one.
+    fn local(&self) -> Local {
+        Local {
+            rank: self.rank(),
+            size: self.size(),
+        }
+    }
 
     /// Replaces each number by its sum over the processes. The results are identical in all of them, bit for bit.
     ///
