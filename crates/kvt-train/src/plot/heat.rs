@@ -72,12 +72,8 @@ fn shapes(panel: &Panel<'_>, [left, top]: [u32; 2]) -> String {
     let mut paths = vec![String::new(); SHADES];
     for (row, values) in panel.values.chunks_exact(columns).enumerate() {
         let mut column = 0;
-        while column < columns {
-            let dark = shade(values[column]);
-            let run = values[column..]
-                .iter()
-                .take_while(|value| shade(**value) == dark)
-                .count();
+        for same in values.chunk_by(|one, other| shade(*one) == shade(*other)) {
+            let (dark, run) = (shade(same[0]), same.len());
             if dark > 0 {
                 let _ = write!(paths[dark], "M{column} {row}h{run}v1h-{run}z");
             }
