@@ -19,7 +19,7 @@ pub mod on_device;
 mod threads;
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -169,4 +169,9 @@ impl dyn World + '_ {
         }
         Ok(all)
     }
+}
+
+/// What a mutex guards, even if a thread that held it has panicked.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
 //! Processes as threads of one program: for tests, and independent of MPI.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use super::{World, WorldError};
+use super::{World, WorldError, held};
 
 /// A thread in the role of a process. Each sends its numbers to all over channels, so that threads that wait for one that ended
 /// notice it.
@@ -66,7 +66,7 @@ fn connected(size: usize) -> Vec<Arc<Threads>> {
 impl Threads {
     /// Adds the numbers of all threads, in order of rank.
     fn sum_by(&self, values: &mut [f64], add: fn(f64, f64) -> f64) -> Result<(), WorldError> {
-        let from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = held(&self.from);
         for to in self.to.iter().take(self.size) {
             to.send(values.to_vec()).map_err(|_| WorldError::Lost)?;
         }
