@@ -9,6 +9,7 @@ mod font;
 mod heat;
 mod panels;
 mod png;
+mod svg;
 mod text;
 mod words;
 
