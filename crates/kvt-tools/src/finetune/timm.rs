@@ -9,7 +9,6 @@ use toml::{Table, Value};
 use super::FinetuneError;
 use super::named::of_name;
 use kvt_data::text::read_text;
-use kvt_train::config::ConfigError;
 
 /// The file that timm publishes next to weights.
 const TIMM_CONFIG: &str = "config.json";
@@ -60,7 +59,7 @@ impl TimmConfig {
         let path = file.with_file_name(TIMM_CONFIG);
         let text = match read_text(&path, LARGEST_CONFIG) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(ConfigError::from)?,
+            read => read?,
         };
         let config: Json = serde_json::from_str(&text)
             .map_err(|error| FinetuneError::Description { path, error })?;
