@@ -184,7 +184,7 @@ impl<'a> Shown<'a> {
             None => validation_images(path, plan, classes, generating, warn)?,
         };
         if matches!(plan.task, TaskKind::Classify | TaskKind::MultiLabel) {
-            check_classes(&trained.model.config(), &images.source).map_err(TrainedError::from)?;
+            check_classes(&trained.model.config(), &images.source)?;
         }
         Ok(Self {
             run,
@@ -221,7 +221,7 @@ impl<'a> Shown<'a> {
             if has_maps {
                 let device = trained.device.device.clone().inner();
                 let found = class_attention(&trained.model, view.clone().upload(&device));
-                match found.map_err(TrainedError::from)? {
+                match found? {
                     Ok(found) => maps = found.into_iter().next().unwrap_or_default(),
                     Err(reason) => {
                         has_maps = false;
