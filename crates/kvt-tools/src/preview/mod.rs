@@ -16,6 +16,7 @@ use kvt_train::task::TaskKind;
 
 use kvt_data::fs::write_atomic;
 
+pub(crate) use sheet::chosen;
 pub use sheet::picture;
 
 /// The pictures of a plan, and the corresponding numbers.

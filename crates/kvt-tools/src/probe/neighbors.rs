@@ -25,9 +25,7 @@ pub fn draw_neighbors(
     [bank, queries]: [&Rows; 2],
     device: &Device,
 ) -> Result<RgbImage, TrainError> {
-    let shown = SHOWN.min(queries.len());
-    let places = (0..shown).map(|i| (2 * i + 1) * queries.len() / (2 * shown));
-    let some = queries.some(places);
+    let some = queries.some(preview::chosen(SHOWN, queries.len()));
     let mut found = Vec::new();
     nearest(bank, &some, NEIGHBORS, device, |nearest| {
         found.push(nearest.to_vec());

@@ -48,11 +48,10 @@ impl Asked {
         }
     }
 
-    /// Which images are shown, of so many: evenly spaced, so that all classes have their share.
+    /// Which images are shown, of so many.
     pub(super) fn places(&self, images: usize) -> Vec<u32> {
-        let count = self.samples.min(images);
-        (0..count)
-            .map(|place| (2 * place + 1) * images / (2 * count))
+        let places = preview::chosen(self.samples, images);
+        places
             .filter_map(|place| u32::try_from(place).ok())
             .collect()
     }
