@@ -422,6 +422,8 @@ fn the_confusion_matrix_by_hand() {
     assert_eq!(matrix.matches("class=\"right q8\"").count(), 1);
     assert_eq!(matrix.matches("<td class=\"\"").count(), 6);
     assert!(html.contains("Per class (2)"));
+    // Of the class and of the predictions as `cat`, as `kvt eval` has them.
+    assert_eq!(html.matches("<td>50.00 %</td>").count(), 2);
 }
 
 #[test]
