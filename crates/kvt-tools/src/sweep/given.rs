@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Cell, Found, Sweep, SweepError};
-use crate::report::{Curve, RunFacts, labels, names_of, read_curve, unlike};
+use crate::report::{Curve, RunFacts, canonical, labels, names_of, read_curve, unlike};
 use kvt_train::config::{Document, Plan, load_run_plan};
 use kvt_train::run::RunDir;
 
@@ -93,7 +93,7 @@ impl Sweep {
                 Given::Run(plan) => (plan.run.dir.as_path(), plan.run.dir.as_path()),
             };
             // By any path to it.
-            let folder = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+            let folder = canonical(dir);
             if let Some((_, other)) = folders.iter().find(|(known, _)| *known == folder) {
                 return Err(SweepError::Twice {
                     inputs: [*other, named].map(Path::to_owned),
