@@ -206,7 +206,7 @@ pub fn number(value: f64) -> String {
     rounded(value, 4, 9)
 }
 
-/// A number of so many digits, with at most so many decimals and no zero after the last one.
+/// A number of so many digits, at most so many of them decimals, without zeros at its end.
 pub fn rounded(value: f64, digits: u8, decimals: u8) -> String {
     let power = value.abs().max(1e-9).log10().floor();
     let decimals = (f64::from(digits) - 1.0 - power).clamp(0.0, decimals.into()) as usize;
