@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::cell::joined;
 use super::error::wrong;
 use super::given::Given;
 use super::{Cell, SweepError};
 use crate::probe::Crops;
 use crate::report::{check_tasks, named_metric};
-use kvt_data::fs::parent;
+use kvt_data::fs::{parent, plain};
 use kvt_data::text::read_text;
 use kvt_train::config::{ConfigError, Document, Plan, diff};
 use kvt_train::run::Metric;
@@ -235,7 +234,7 @@ impl Entry {
     /// The cell of this row, without the seed and the folder, which the sweep gives it. `set` holds the overrides that the file at `path`
     /// has for all runs.
     fn row(&self, path: &Path, set: &[String], overrides: &[String]) -> Result<Cell, SweepError> {
-        let config = joined(parent(path), &self.config);
+        let config = plain(&parent(path).join(&self.config));
         let stem = config.file_stem().unwrap_or_default().to_string_lossy();
         let name = self.name.clone().unwrap_or_else(|| stem.into_owned());
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
