@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::error::wrong;
 use super::given::Given;
 use super::{Cell, SweepError};
+use crate::groups::{grouped, unique};
 use crate::probe::Crops;
 use crate::report::{check_tasks, named_metric};
 use kvt_data::fs::{parent, plain};
@@ -205,10 +206,8 @@ impl Sweep {
     /// The same sweep with `count` seeds for each row, counted up from its first one.
     #[must_use]
     pub fn with_seeds(self, count: u64) -> Self {
-        let firsts = self.rows().filter_map(|row| {
-            let mut cells = self.cells.iter();
-            cells.find(|cell| cell.name == row)
-        });
+        let rows = grouped(self.cells.iter().map(|cell| (&cell.name, cell)));
+        let firsts = rows.iter().filter_map(|(_, cells)| cells.first().copied());
         let cells = firsts
             .flat_map(|first| {
                 (0..count).map(|offset| {
@@ -224,9 +223,7 @@ impl Sweep {
 
     /// The names of its rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = &str> {
-        let mut seen = BTreeSet::new();
-        let names = self.cells.iter().map(|cell| cell.name.as_str());
-        names.filter(move |name| seen.insert(*name))
+        unique(self.cells.iter().map(|cell| cell.name.as_str())).into_iter()
     }
 }
 
