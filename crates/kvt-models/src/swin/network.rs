@@ -95,7 +95,8 @@ impl Backbone for Swin {
             }
             let [_, rows, columns, _] = map.dims();
             let pass = ask.pass(s, [rows, columns], phase.child(s as u64));
-            (map, blocks) = forward_blocks(&stage.blocks, map, pass, ask.blocks);
+            let kept = ask.blocks_of(s, self.layers.len());
+            (map, blocks) = forward_blocks(&stage.blocks, map, pass, kept);
             maps.extend(ask.maps.then(|| map.clone().permute([0, 3, 1, 2])));
         }
         let norm = |map: Tensor<4>| {

@@ -167,7 +167,7 @@ impl Measured {
 
     /// Seconds of an image in an update and in a forward pass. The first round warms up.
     fn seconds(&self) -> Result<[f64; 2], SweepError> {
-        let device = device::resolve(&self.device).map_err(TrainError::from)?;
+        let device = device::resolve(&self.device)?;
         let cases = std::slice::from_ref(&self.case);
         let rounds = Rounds {
             warmup: 1,
