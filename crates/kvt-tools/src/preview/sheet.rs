@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn images_are_from_all_over_the_folder() {
-        assert_eq!(chosen(100).collect::<Vec<_>>(), [12, 37, 62, 87]);
-        assert_eq!(chosen(2).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(chosen(0).count(), 0);
+        assert_eq!(chosen(4, 100).collect::<Vec<_>>(), [12, 37, 62, 87]);
+        assert_eq!(chosen(4, 2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(chosen(4, 0).count(), 0);
     }
 
     #[test]

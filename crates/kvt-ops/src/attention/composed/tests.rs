@@ -4,7 +4,7 @@ use burn::backend::Flex;
 use burn::tensor::{DType, Shape};
 
 use super::*;
-use crate::attention::packed;
+use crate::attention::{Packing, packed};
 use crate::cpu::buffer::{tensor, values_of};
 use kvt_testing::naive::{Inputs, NAMES, Sizes, best, dot, draw, worst};
 
