@@ -111,11 +111,21 @@ fn score(heads: usize, rows: usize, device: &Device) -> (Tensor<4>, Tensor<4, Bo
 }
 
 /// Output and gradients of `qkv` and the bias of windows, which are images of the projection, or folded into the heads of separate inputs.
-fn windows(is_packed: bool, heads: usize, rows: usize, masked: bool, device: &Device) -> [Vec<f32>; 3] {
+fn windows(
+    is_packed: bool,
+    heads: usize,
+    rows: usize,
+    masked: bool,
+    device: &Device,
+) -> [Vec<f32>; 3] {
     let device = device.clone().autodiff();
     let numbers = |seed, width: usize| {
         let shape = [BATCH * WINDOWS, TOKENS, width];
-        tensor(&draw(seed, shape.iter().product(), 1001, 0.002), shape, &device)
+        tensor(
+            &draw(seed, shape.iter().product(), 1001, 0.002),
+            shape,
+            &device,
+        )
     };
     let (qkv, probe) = (numbers(1, 3 * HEADS * DIM), numbers(2, HEADS * DIM));
     let qkv = qkv.require_grad();
@@ -162,7 +172,10 @@ fn packed_windows_are_those_that_are_folded_into_the_heads() {
         let expected = windows(false, heads, rows, masked, &Device::flex());
         for (name, device) in devices_of(rows == 1) {
             let actual = windows(true, heads, rows, masked, &device);
-            for (what, (a, e)) in ["out", "qkv", "bias"].iter().zip(actual.iter().zip(&expected)) {
+            for (what, (a, e)) in ["out", "qkv", "bias"]
+                .iter()
+                .zip(actual.iter().zip(&expected))
+            {
                 let case = format!("{name}, a bias of {heads} heads: {what}");
                 assert_close(&case, a, e, 1e-5);
             }

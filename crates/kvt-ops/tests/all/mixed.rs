@@ -5,8 +5,8 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{
-    AttentionSettings, Packing, Residual, gelu, in_type, linear, linear_add, quick_gelu, self_attention,
-    widened,
+    AttentionSettings, Packing, Residual, gelu, in_type, linear, linear_add, quick_gelu,
+    self_attention, widened,
 };
 use kvt_testing::devices::{assert_close, devices_of, tensor, values};
 use kvt_testing::naive::draw;
