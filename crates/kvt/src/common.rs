@@ -193,14 +193,14 @@ pub(super) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
 pub(super) fn downloading(what: &str, total: u64) -> Box<dyn FnMut(u64)> {
     output::status(&format!("downloading {what}, {}", DecimalBytes(total)));
     let form = "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}";
-    let bar = output::bar(total, form).with_prefix("downloading");
+    let bar = output::bar("downloading", total, form);
     Box::new(move |done| bar.set_position(done))
 }
 
 /// A bar over a known number of items, cleared when it is dropped; hidden in silent processes.
 pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
     let form = "{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}";
-    output::bar(total as u64, form).with_prefix(what.to_owned())
+    output::bar(what, total as u64, form)
 }
 
 /// The same as what work calls with the number of items that are done.

@@ -22,18 +22,25 @@ static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());
 /// The warnings so far.
 static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// A bar of this form, hidden in silent processes. It is cleared when it is dropped, so that an error that ends its work is not printed
-/// into its line.
-pub(super) fn bar(total: u64, template: &str) -> ProgressBar {
+/// A bar of this form over what has this name, hidden in silent processes. It is cleared when it is dropped, so that an error that ends
+/// its work is not printed into its line.
+pub(super) fn bar(what: &str, total: u64, template: &str) -> ProgressBar {
     let bar = if is_silent() {
         ProgressBar::hidden()
     } else {
         ProgressBar::new(total)
     };
+    shown(bar, what, template)
+}
+
+/// Shows a bar at once, since the first item may take minutes.
+fn shown(bar: ProgressBar, what: &str, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
     below_lines(&bar);
+    // Also draws it, unlike `with_prefix`.
+    bar.set_prefix(what.to_owned());
     bar
 }
 
@@ -191,22 +198,21 @@ mod tests {
         }
     }
 
-    /// Two bars, one started while the other is visible: both are cleared before a line is written and redrawn after it; a
-    /// dropped bar is gone.
+    /// Two bars, one started while the other is visible, each drawn before its first item is done: both are cleared before a line
+    /// is written and redrawn after it; a dropped bar is gone.
     #[test]
     fn lines_stand_above_all_bars() {
         let screen = Screen::default();
-        let shown = |name: &str| {
+        let started = |name: &str| {
             let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
             let bar = ProgressBar::with_draw_target(Some(3), target);
-            bar.set_style(ProgressStyle::with_template("{prefix}").unwrap());
-            bar.set_prefix(name.to_owned());
-            bar.tick();
-            below_lines(&bar);
+            let bar = shown(bar, name, "{prefix}");
+            let drawn = screen.0.lock().unwrap();
+            assert!(drawn.iter().any(|what| what.trim() == name), "{drawn:?}");
             bar
         };
-        let outer = shown("outer");
-        let inner = shown("inner");
+        let outer = started("outer");
+        let inner = started("inner");
         let said = || {
             screen.0.lock().unwrap().clear();
             above_bars(&mut || screen.note("line").unwrap());

@@ -205,6 +205,9 @@ mod tests {
             message.contains("it lacks `c`, it also has `b`"),
             "{message}"
         );
+        let error = Source::open_with_classes(dir.path(), &list(&["a", "b", "a"])).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("are called `a`"), "{message}");
     }
 
     /// As macOS writes them: in a list the two look the same.

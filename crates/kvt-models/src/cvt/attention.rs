@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Context, Mechanism, Mixer, Place, merge_heads, split_heads};
+use kvt_attention::{Context, Mechanism, Mixer, Place, merge_heads};
 use kvt_ops::linear;
 
 use super::stage::StageSize;
@@ -51,7 +51,7 @@ impl ConvAttention {
 
 impl SelfAttention<3> for ConvAttention {
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
-        let ([_, tokens, dim], [rows, columns]) = (x.dims(), pass.grid);
+        let ([batch, tokens, dim], [rows, columns]) = (x.dims(), pass.grid);
         let prefix = tokens - rows * columns;
         let class = (prefix > 0).then(|| x.clone().narrow(1, 0, prefix));
         let map = to_map(x, prefix, pass.grid);
@@ -62,8 +62,12 @@ impl SelfAttention<3> for ConvAttention {
                 Some(class) => Tensor::cat(vec![class.clone(), convolved], 1),
                 None => convolved,
             };
-            let [projected] = split_heads(linear(layer, all), self.place.heads);
+            let projected = linear(layer, all);
+            let [_, tokens, _] = projected.dims();
+            // A view; `split_heads` would copy it, and its gradient several times.
             projected
+                .reshape([batch, tokens, self.place.heads, self.place.head_dim])
+                .swap_dims(1, 2)
         };
         let q = project(&self.conv_proj_q, &self.proj_q);
         let k = project(&self.conv_proj_k, &self.proj_k);

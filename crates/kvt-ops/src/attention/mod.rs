@@ -99,9 +99,12 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Whether [`self_attention`] takes a bias or a mask of this shape, besides its number of queries and keys.
+    /// Whether [`self_attention`] takes a bias of this shape, if it can be broadcast to the scores.
     pub fn takes(self, shape: [usize; 4]) -> bool {
-        shape[1].is_multiple_of(self.heads) && self.windows.is_multiple_of(shape[1] / self.heads)
+        let heads = shape[1];
+        heads > 0
+            && heads.is_multiple_of(self.heads)
+            && self.windows.is_multiple_of(heads / self.heads)
     }
 }
 
@@ -125,7 +128,15 @@ pub fn self_attention(
 ) -> Tensor<3> {
     assert_kept(settings);
     let Packing { heads, windows } = packing;
-    let [images, tokens, _] = qkv.dims();
+    let [images, tokens, width] = qkv.dims();
+    assert!(
+        heads > 0
+            && windows > 0
+            && width.is_multiple_of(3 * heads)
+            && images.is_multiple_of(windows),
+        "attention: a projection of {:?} for {packing:?}",
+        qkv.dims(),
+    );
     let scores = [images / windows, windows * heads, tokens, tokens];
     assert_fits("bias", bias.as_ref().map(Tensor::dims), scores);
     assert_fits("mask", mask.as_ref().map(Tensor::dims), scores);

@@ -99,10 +99,11 @@ fn packed_and_separate_inputs_give_the_same_on_every_device() {
 
 const WINDOWS: usize = 4;
 
-/// A bias of `heads` heads and of `rows` rows, and a mask that leaves each query its first key.
-fn score(heads: usize, rows: usize, device: &Device) -> (Tensor<4>, Tensor<4, Bool>) {
-    let bias = draw(3, heads * rows * TOKENS, 1001, 0.004);
-    let bias = tensor(&bias, [1, heads, rows, TOKENS], device);
+/// A bias of so many images, heads and rows, and a mask that leaves each query its first key.
+fn score(bias: [usize; 3], device: &Device) -> (Tensor<4>, Tensor<4, Bool>) {
+    let [images, heads, rows] = bias;
+    let bias = draw(3, images * heads * rows * TOKENS, 1001, 0.004);
+    let bias = tensor(&bias, [images, heads, rows, TOKENS], device);
     let hidden = draw(4, BATCH * WINDOWS * TOKENS * TOKENS, 3, 1.0);
     let hidden = hidden.iter().enumerate();
     let hidden: Vec<bool> = hidden.map(|(i, x)| i % TOKENS > 0 && *x > 0.0).collect();
@@ -111,13 +112,7 @@ fn score(heads: usize, rows: usize, device: &Device) -> (Tensor<4>, Tensor<4, Bo
 }
 
 /// Output and gradients of `qkv` and the bias of windows, which are images of the projection, or folded into the heads of separate inputs.
-fn windows(
-    is_packed: bool,
-    heads: usize,
-    rows: usize,
-    masked: bool,
-    device: &Device,
-) -> [Vec<f32>; 3] {
+fn windows(is_packed: bool, bias: [usize; 3], masked: bool, device: &Device) -> [Vec<f32>; 3] {
     let device = device.clone().autodiff();
     let numbers = |seed, width: usize| {
         let shape = [BATCH * WINDOWS, TOKENS, width];
@@ -129,7 +124,7 @@ fn windows(
     };
     let (qkv, probe) = (numbers(1, 3 * HEADS * DIM), numbers(2, HEADS * DIM));
     let qkv = qkv.require_grad();
-    let (bias, mask) = score(heads, rows, &device);
+    let (bias, mask) = score(bias, &device);
     let (bias, mask) = (bias.require_grad(), masked.then_some(mask));
     let settings = settings(7);
     let out = if is_packed {
@@ -160,23 +155,24 @@ fn windows(
     ]
 }
 
-/// Biases of one window, of two and of all, with a row for each query or one for all.
+/// Biases of one window, of two and of all, of each image, with a row for each query or one for all.
 #[test]
 fn packed_windows_are_those_that_are_folded_into_the_heads() {
-    for (heads, rows, masked) in [
-        (HEADS, TOKENS, false),
-        (2 * HEADS, TOKENS, true),
-        (WINDOWS * HEADS, TOKENS, false),
-        (WINDOWS * HEADS, 1, true),
+    for (bias, masked) in [
+        ([1, HEADS, TOKENS], false),
+        ([1, 2 * HEADS, TOKENS], true),
+        ([1, WINDOWS * HEADS, TOKENS], false),
+        ([BATCH, 2 * HEADS, TOKENS], false),
+        ([1, WINDOWS * HEADS, 1], true),
     ] {
-        let expected = windows(false, heads, rows, masked, &Device::flex());
-        for (name, device) in devices_of(rows == 1) {
-            let actual = windows(true, heads, rows, masked, &device);
+        let expected = windows(false, bias, masked, &Device::flex());
+        for (name, device) in devices_of(bias[2] == 1) {
+            let actual = windows(true, bias, masked, &device);
             for (what, (a, e)) in ["out", "qkv", "bias"]
                 .iter()
                 .zip(actual.iter().zip(&expected))
             {
-                let case = format!("{name}, a bias of {heads} heads: {what}");
+                let case = format!("{name}, a bias of {bias:?}: {what}");
                 assert_close(&case, a, e, 1e-5);
             }
         }
@@ -194,6 +190,28 @@ fn a_bias_that_divides_no_window_is_refused() {
     let bias = Tensor::zeros([1, 3, 4, 4], &device);
     let qkv = Tensor::zeros([3, 4, 12], &device);
     let _ = self_attention(qkv, packing, Some(bias), None, settings(4));
+}
+
+#[test]
+#[should_panic(expected = "a projection of [4, 4, 12] for Packing")]
+fn images_that_are_not_whole_windows_are_refused() {
+    let packing = Packing {
+        heads: 2,
+        windows: 3,
+    };
+    let qkv = Tensor::zeros([4, 4, 12], &Device::flex());
+    let _ = self_attention(qkv, packing, None, None, settings(4));
+}
+
+#[test]
+fn a_packing_without_heads_takes_no_bias() {
+    let packing = Packing {
+        heads: 0,
+        windows: 3,
+    };
+    for heads in [0, 1] {
+        assert!(!packing.takes([1, heads, 4, 4]));
+    }
 }
 
 #[test]

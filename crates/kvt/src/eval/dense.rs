@@ -29,8 +29,8 @@ pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
     };
     let header = ["class", "IoU", "accuracy", "of all pixels"];
     let classes = table(header, results.classes());
-    args.show(results.json(args.per_class), &results.text(), &classes)?;
-    args.save(TABLE, &results.csv())
+    args.save(TABLE, &results.csv())?;
+    args.show(results.json(args.per_class), &results.text(), &classes)
 }
 
 /// Judges a network that finds objects.
@@ -53,12 +53,12 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
     let trained = trained.named(args.classes.as_deref())?;
     let evaluation = trained.judge(&images, &mut counting("evaluating"), &mut output::warning)?;
     let scores = &evaluation.scores;
-    let text = scores_text(scores, &format!("{} {}", scores.images, images.words));
-    let json = scores.json(args.per_class).into();
-    args.show(json, &text, &class_scores_table(scores))?;
+    // As `Args::save`, before results are printed.
     if let Some(out) = &args.out {
         let results: Vec<Value> = evaluation.results().collect();
         save(out, &Value::from(results).to_string())?;
     }
-    Ok(())
+    let text = scores_text(scores, &format!("{} {}", scores.images, images.words));
+    let json = scores.json(args.per_class).into();
+    args.show(json, &text, &class_scores_table(scores))
 }

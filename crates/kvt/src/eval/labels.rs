@@ -34,6 +34,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let root = images.source.root.display().to_string();
     json["data"] = json!(root);
     let classes = table(LabelResults::HEADER, results.classes());
-    args.show(json, &results.text(), &classes)?;
-    args.save(TABLE, &results.csv())
+    args.save(TABLE, &results.csv())?;
+    args.show(json, &results.text(), &classes)
 }

@@ -148,7 +148,7 @@ impl Args {
         Ok(())
     }
 
-    /// Writes a table into the folder of `--out`.
+    /// Writes a table into the folder of `--out`: before results are printed, since a closed stdout must not lose it.
     fn save(&self, table: &str, csv: &str) -> anyhow::Result<()> {
         let out = self.out.as_ref();
         out.map_or(Ok(()), |out| save(&out.join(table), csv))

@@ -43,7 +43,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "run")]
     weights: Option<PathBuf>,
     /// Normalised images.
-    #[arg(long, value_name = "FILE", required_unless_present = "run", conflicts_with_all = ["checkpoint", "ema", "raw"])]
+    #[arg(long, value_name = "FILE", required_unless_present = "run", conflicts_with_all = ["checkpoint", "ema", "raw", "split", "half"])]
     input: Option<PathBuf>,
     /// Where the logits go.
     #[arg(long, alias = "out", value_name = "FILE")]

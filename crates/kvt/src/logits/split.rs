@@ -19,10 +19,10 @@ pub(super) struct Args {
     #[command(flatten)]
     checkpoint: Checkpoint,
     /// Which split.
-    #[arg(long, default_value = "train", value_parser = named(SPLITS, Split::name), requires = "run")]
+    #[arg(long, default_value = "train", value_parser = named(SPLITS, Split::name))]
     split: Split,
     /// Write the logits in 16 bits, which take half the space.
-    #[arg(long, requires = "run")]
+    #[arg(long)]
     half: bool,
 }
 

@@ -53,7 +53,7 @@ impl Progress {
         }
         // The bar comes first and has a fixed width, so that nothing moves when a number changes its length. What does not fit in
         // the terminal is cut off at the end, where the least important numbers are.
-        let bar = output::bar(workload.steps, "{bar:10} {wide_msg}");
+        let bar = output::bar("", workload.steps, "{bar:10} {wide_msg}");
         bar.set_position(workload.done);
         Self::of(workload, Form::Bar(bar))
     }

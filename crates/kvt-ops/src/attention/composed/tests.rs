@@ -91,7 +91,12 @@ fn packed_tokens_are_split_into_heads() {
         heads: count,
         windows,
     };
-    let parts = packed::split::<Flex>(&tensor(values, shape), packing);
+    let qkv = tensor(values.clone(), shape);
+    let parts = packed::split::<Flex>(&qkv, packing);
+    assert_eq!(
+        numbers(packed::join::<Flex>(parts.clone(), packing)),
+        values
+    );
     for (part, x) in parts.into_iter().enumerate() {
         let folded = [images / windows, windows * count, tokens, dim];
         assert_eq!(x.shape(), Shape::new(folded));

@@ -158,6 +158,10 @@ impl<'a> Problem<'a> {
         let users = self.images / groups.max(1);
         let parts = (SUMS / groups.max(1)).clamp(1, users.max(1));
         let len = self.images * size;
+        if sum == 0 {
+            // There are no scores; keys and values without a query have gradients of zero.
+            return (vec![0.0; len], Vec::new());
+        }
         let mut out = Vec::with_capacity(len);
         let mut sums = vec![0.0; groups * parts * sum];
         let mut tasks: Vec<Vec<Task<'_>>> = Vec::new();
@@ -171,7 +175,7 @@ impl<'a> Problem<'a> {
             seen[group] += 1;
             tasks[group * parts + part].push((image, out));
         }
-        let sums_and_tasks = sums.par_chunks_mut(sum.max(1)).zip(tasks);
+        let sums_and_tasks = sums.par_chunks_mut(sum).zip(tasks);
         sums_and_tasks.for_each_init(Buffers::default, |buffers, (sum, task)| {
             for (image, out) in task {
                 let backward = Backward {
@@ -193,7 +197,7 @@ impl<'a> Problem<'a> {
             unsafe_code,
             reason = "a vector that is not filled with zeros first on one thread"
         )]
-        // SAFETY: every image is in a task, and each task has a sum: all of their numbers have just been written.
+        // SAFETY: every image is in a task, and each task has a sum, which is not empty: all of their numbers have just been written.
         unsafe {
             out.set_len(len);
         }
