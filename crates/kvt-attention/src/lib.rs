@@ -26,7 +26,7 @@ pub use init::{BurnInit, Law, ParamInit};
 pub use kvt_ops::{Key, Phase};
 pub use mechanism::{
     Context, Mechanism, MechanismConfig, Place, Ranged, Score, SoftmaxOnly, UNDECAYED, merge_heads,
-    split_heads,
+    split_heads, split_windows,
 };
 pub use mechanisms::*;
 pub use multi_head::{MultiHeadAttention, MultiHeadAttentionConfig};

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Bool, Tensor};
-use kvt_ops::Phase;
+use kvt_ops::{Phase, permute_reshape};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,14 +20,15 @@ pub trait Mechanism: Module {
     /// Swin folds its windows into the heads: the second dimension is then `windows * heads`, window by window.
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4>;
 
-    /// Self-attention from one projection.
+    /// Self-attention from one projection, of the tokens of each of the [windows](Context::windows).
     ///
     /// # Shapes
-    /// - `qkv`: `[batch, tokens, 3 * dim]`, in the order `(3, heads, head_dim)`
-    /// - output: `[batch, tokens, dim]`
+    /// - `qkv`: `[batch * windows, tokens, 3 * dim]`, in the order `(3, heads, head_dim)`
+    /// - output: `[batch * windows, tokens, dim]`
     fn attend_packed(&self, qkv: Tensor<3>, heads: usize, context: Context) -> Tensor<3> {
-        let [q, k, v] = split_heads(qkv, heads);
-        merge_heads(self.attend(q, k, v, context))
+        let windows = context.windows;
+        let [q, k, v] = split_windows(qkv, heads, windows);
+        merge_windows(self.attend(q, k, v, context), windows)
     }
 
     /// The attention probabilities before dropout, for inspection; `None` for mechanisms that have none.
@@ -81,6 +82,9 @@ pub struct Context {
     pub phase: Phase,
     /// How a layer turns queries and keys. Those that a mechanism gets are turned.
     pub rotary: Option<Rotary>,
+    /// Windows of an image, each of which is a sequence by itself. The score has them folded into the heads, and so have queries,
+    /// keys and values; of a packed projection each window is an image. 1 without windows.
+    pub windows: usize,
 }
 
 /// A place of attention in a model: what is needed to validate, cost and build a mechanism.
@@ -149,6 +153,7 @@ impl Place {
             grid: self.grid,
             phase,
             rotary: None,
+            windows: 1,
         }
     }
 
@@ -271,8 +276,42 @@ pub fn split_heads<const N: usize>(packed: Tensor<3>, heads: usize) -> [Tensor<4
     std::array::from_fn(|i| parts.clone().narrow(0, i, 1).squeeze_dim::<4>(0))
 }
 
+/// As [`split_heads`], with the windows, which are images of the projection, folded into the heads, window by window.
+///
+/// # Shapes
+/// `[batch * windows, tokens, N * heads * head_dim]` to `N` of `[batch, windows * heads, tokens, head_dim]`.
+pub fn split_windows<const N: usize>(
+    packed: Tensor<3>,
+    heads: usize,
+    windows: usize,
+) -> [Tensor<4>; N] {
+    if windows == 1 {
+        return split_heads(packed, heads);
+    }
+    let [images, tokens, width] = packed.dims();
+    let (batch, head_dim) = (images / windows, width / N / heads);
+    let packed = packed.reshape([batch, windows, tokens, N, heads, head_dim]);
+    let shape = [N, batch, windows * heads, tokens, head_dim];
+    let parts = permute_reshape(packed, [3, 0, 1, 4, 2, 5], shape);
+    std::array::from_fn(|i| parts.clone().narrow(0, i, 1).squeeze_dim::<4>(0))
+}
+
 /// `[batch, heads, tokens, head_dim]` to `[batch, tokens, heads * head_dim]`.
 pub fn merge_heads(x: Tensor<4>) -> Tensor<3> {
     let [batch, heads, tokens, head_dim] = x.dims();
     x.swap_dims(1, 2).reshape([batch, tokens, heads * head_dim])
+}
+
+/// The inverse of [`split_windows`] for the output of attention.
+pub(crate) fn merge_windows(x: Tensor<4>, windows: usize) -> Tensor<3> {
+    if windows == 1 {
+        return merge_heads(x);
+    }
+    let [batch, all, tokens, head_dim] = x.dims();
+    let heads = all / windows;
+    // On the CPU the output is a view; a reshape would copy it on one thread.
+    let apart = [batch, windows, heads, tokens, head_dim];
+    let x = permute_reshape(x, [0, 1, 2, 3], apart);
+    let shape = [batch * windows, tokens, heads * head_dim];
+    permute_reshape(x, [0, 1, 3, 2, 4], shape)
 }

@@ -77,12 +77,7 @@ impl MultiHeadAttentionConfig {
 
     /// Tokens of a sequence; 0 if not given.
     fn count(&self) -> Result<usize, AttentionError> {
-        let Self {
-            tokens,
-            prefix,
-            grid,
-            ..
-        } = *self;
+        let (tokens, prefix, grid) = (self.tokens, self.prefix, self.grid);
         let expected =
             prefix.saturating_add(grid.map_or(0, |[rows, columns]| rows.saturating_mul(columns)));
         match tokens {

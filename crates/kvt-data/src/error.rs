@@ -125,8 +125,8 @@ pub enum DataError {
     /// An invalid augmentation.
     #[error(transparent)]
     Transform(#[from] AugmentError),
-    /// An image that cannot be augmented.
-    #[error("could not augment `{}`", path.display())]
+    /// An image that cannot be prepared.
+    #[error("could not prepare `{}`", path.display())]
     Augment {
         /// The image.
         path: PathBuf,

@@ -22,14 +22,10 @@ pub(super) struct Ordered<T> {
     job: Arc<Job<T>>,
     next: usize,
     end: usize,
-    pool: Option<Pool<T>>,
-    stop: Arc<AtomicBool>,
-}
-
-struct Pool<T> {
-    threads: ThreadPool,
-    /// Where the results of jobs that were handed out arrive, in the order of these.
+    threads: Option<ThreadPool>,
+    /// Where the results of jobs that were handed out to the threads arrive, in the order of these.
     results: VecDeque<Receiver<Result<T, String>>>,
+    stop: Arc<AtomicBool>,
 }
 
 impl<T: Send + 'static> Ordered<T> {
@@ -46,7 +42,8 @@ impl<T: Send + 'static> Ordered<T> {
             job: Arc::new(job),
             next: range.start,
             end: range.end,
-            pool: None,
+            threads: None,
+            results: VecDeque::new(),
             stop: Arc::new(AtomicBool::new(false)),
         };
         if workers == 0 {
@@ -56,10 +53,7 @@ impl<T: Send + 'static> Ordered<T> {
             .num_threads(workers)
             .thread_name(|worker| format!("kvt-data-{worker}"))
             .build();
-        this.pool = Some(Pool {
-            threads: threads.map_err(|error| DataError::Spawn(io::Error::other(error)))?,
-            results: VecDeque::new(),
-        });
+        this.threads = Some(threads.map_err(|error| DataError::Spawn(io::Error::other(error)))?);
         for _ in 0..workers.saturating_add(prefetch).min(range.len()) {
             this.queue();
         }
@@ -68,16 +62,16 @@ impl<T: Send + 'static> Ordered<T> {
 
     /// Hands out the next job, if there is one.
     fn queue(&mut self) {
-        let Some(pool) = &mut self.pool else {
+        let Some(threads) = &self.threads else {
             return;
         };
-        let number = self.next + pool.results.len();
+        let number = self.next + self.results.len();
         if number >= self.end {
             return;
         }
         let (done, result) = channel();
         let (job, stop) = (Arc::clone(&self.job), Arc::clone(&self.stop));
-        pool.threads.spawn_fifo(move || {
+        threads.spawn_fifo(move || {
             let is_needed = !stop.load(Ordering::Relaxed);
             let result = is_needed.then(|| run(&*job, number, &stop));
             // Before its result is there, so that nothing uses the job behind the end of whoever waits for it.
@@ -87,7 +81,7 @@ impl<T: Send + 'static> Ordered<T> {
                 let _ = done.send(result);
             }
         });
-        pool.results.push_back(result);
+        self.results.push_back(result);
     }
 }
 
@@ -113,13 +107,12 @@ impl<T: Send + 'static> Iterator for Ordered<T> {
         }
         let number = self.next;
         self.next += 1;
-        let result = match &mut self.pool {
-            None => run(&*self.job, number, &self.stop),
-            Some(pool) => {
-                let next = pool.results.pop_front();
-                let result = next.and_then(|next| next.recv().ok());
-                result.unwrap_or_else(|| Err("it ended without a result".to_owned()))
-            }
+        let result = if self.threads.is_none() {
+            run(&*self.job, number, &self.stop)
+        } else {
+            let next = self.results.pop_front();
+            let result = next.and_then(|next| next.recv().ok());
+            result.unwrap_or_else(|| Err("it ended without a result".to_owned()))
         };
         self.queue();
         if result.is_err() {
@@ -132,7 +125,7 @@ impl<T: Send + 'static> Iterator for Ordered<T> {
 impl<T> Drop for Ordered<T> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for result in self.pool.iter().flat_map(|pool| &pool.results) {
+        for result in &self.results {
             // An error is that its job was not begun.
             let _ = result.recv();
         }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The result of packing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Packed {
     /// Number of images.
     pub images: usize,
@@ -78,10 +78,7 @@ pub fn pack(
         return Err(DataError::Exists(out.to_owned()));
     }
     write_folder(out, |root| {
-        let mut packed = Packed {
-            images: 0,
-            shards: 0,
-        };
+        let mut packed = Packed::default();
         // All at first: a folder that is made later would bring back one that a signal has removed.
         for (name, _) in splits {
             fs::create_dir_all(root.join(name))?;

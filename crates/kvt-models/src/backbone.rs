@@ -60,6 +60,11 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// How many of the last blocks of a stage return their tokens: none, unless it is the last of so many.
+    pub(crate) fn blocks_of(&self, stage: usize, stages: usize) -> usize {
+        if stage + 1 == stages { self.blocks } else { 0 }
+    }
+
     /// The context of the blocks of a stage, whose tokens are a map.
     pub(crate) fn pass(&self, stage: usize, grid: [usize; 2], phase: Phase) -> Pass<'a> {
         let watch = Watch {
@@ -184,6 +189,18 @@ mod tests {
 
     fn numbers(tensor: Tensor<2>) -> Vec<f32> {
         tensor.into_data().try_to_vec().unwrap()
+    }
+
+    /// The outputs of another stage would stay in memory until the next has ended, and be used by nobody.
+    #[test]
+    fn only_the_last_stage_keeps_the_outputs_of_its_blocks() {
+        let ask = Ask {
+            blocks: 2,
+            ..Ask::default()
+        };
+        let kept = [0, 1, 2, 3].map(|stage| ask.blocks_of(stage, 4));
+        assert_eq!(kept, [0, 0, 0, 2]);
+        assert_eq!(ask.blocks_of(0, 1), 2);
     }
 
     /// Three tokens of two numbers: one, two or none of them are before the map.

@@ -73,7 +73,7 @@ mod unfold;
 mod window;
 
 pub use adamw::{AdamWInput, AdamWStep, Guard, adamw, square_sum, square_sums};
-pub use attention::{AttentionSettings, attention, self_attention};
+pub use attention::{AttentionSettings, Packing, attention, self_attention};
 pub use batch_norm::{BatchNormInput, Normalised, batch_norm, batch_norm_train};
 pub use cast::widened;
 pub use collective::{Collective, Group, current_group, rank_sum, with_group};

@@ -4,14 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use kvt_attention::AttentionError;
-use kvt_models::{ImgSize, ModelError};
+use kvt_models::ImgSize;
 
 use super::ITEMS;
 use kvt_tools::bench::BenchError;
 use kvt_tools::report::ReportError;
 use kvt_tools::sweep::SweepError;
 use kvt_tools::trained::TrainedError;
-use kvt_train::config::ConfigError;
 use kvt_train::error::TrainError;
 
 /// Why an item was not computed.
@@ -47,7 +46,7 @@ pub enum ReproduceError {
     /// The sweep of the item failed, or was stopped.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// A run, its model or its data failed.
+    /// The given settings are wrong, or a run, its model or its data failed.
     #[error(transparent)]
     Train(#[from] TrainError),
     /// A trained model cannot be judged.
@@ -56,12 +55,6 @@ pub enum ReproduceError {
     /// A run cannot be reported on.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// The given settings are wrong.
-    #[error(transparent)]
-    Config(Box<ConfigError>),
-    /// The configuration of a model is wrong.
-    #[error(transparent)]
-    Model(#[from] ModelError),
     /// Attention refuses its settings or inputs.
     #[error(transparent)]
     Attention(#[from] AttentionError),

@@ -333,13 +333,9 @@ impl TrainError {
 
 /// An error and its causes, in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+    let errors = std::iter::successors(Some(error), |&error| error.source());
+    let texts: Vec<String> = errors.map(|error| error.to_string()).collect();
+    texts.join(": ")
 }
 
 /// The differences between the images of a run and those of its checkpoint, and what to do.

@@ -7,11 +7,10 @@ use std::sync::atomic::AtomicU64;
 use crate::augment::Transform;
 use crate::config::Plan;
 use crate::data::text::quoted;
-use crate::data::unused_splits;
 use crate::data::{
     DataError, DataState, DecodeMode, EpochOrder, ImageLimits, Loader, LoaderConfig, Prepare,
     Purpose, Sample, Source, Split, Views, balanced_order, epoch_order, open, oriented_batch_count,
-    oriented_order, shapes,
+    oriented_order, shapes, unused_splits,
 };
 use crate::task::TaskKind;
 use crate::world::own_cores;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::common::{SPLITS, bar, generating, named, results_folder};
+use super::common::{SPLITS, done_of, generating, named, results_folder};
 use super::table::table;
 use super::{output, trained};
 use kvt_data::escape::code;
@@ -59,18 +59,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         some => some.min(all),
     };
     let mut batches = some_batches(plan, &source, &trained.transform()?, args.images)?;
-    let progress = bar("analyzing", total);
     let layers = analyze(
         Analyzer::with_tiles(),
         model,
         &mut batches,
         &trained.device.device,
-        |done| progress.set_position(done as u64),
+        done_of("analyzing", total),
     );
-    progress.finish_and_clear();
-    for warning in batches.warnings() {
-        output::warning(&warning);
-    }
+    output::warnings(batches.warnings());
     let layers = layers?;
     let images = layers.first().map_or(0, |layer| layer.images());
     let name = model.config().name();

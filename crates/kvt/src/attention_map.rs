@@ -9,7 +9,7 @@ use super::common::success_if;
 use super::each_image::each_image;
 use super::table::table;
 use super::{output, trained};
-use kvt_tools::probe::{Drawn, LayerMaps, Layers, Looking, NOTE, attention_maps, labelled, parts};
+use kvt_tools::probe::{Drawn, Layers, Looking, NOTE, attention_maps, labelled, parts};
 use kvt_tools::trained::Trained;
 
 /// `kvt attention-map --run RUN --output DIR IMAGE...`
@@ -57,14 +57,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let layers = attention_maps(model, shown.input, args.layer)?
             .with_context(|| format!("`{}`", model.config().name()))?;
         let mut drawn = Vec::new();
-        for LayerMaps {
-            layer,
-            looking,
-            maps,
-        } in layers
-        {
-            let maps = maps.into_iter().next().unwrap_or_default();
-            let who = match looking {
+        for found in layers {
+            let (layer, maps) = (found.layer, found.maps.into_iter().next());
+            let maps = maps.unwrap_or_default();
+            let who = match found.looking {
                 Looking::ClassToken => "class token",
                 Looking::AllPatches => "mean of all",
             };

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
-use kvt_models::weights::{StateDict, recognise};
+use indicatif::{DecimalBytes, ProgressBar};
+use kvt_models::weights::{LoadOptions, LoadReport, Outcome, StateDict, recognise};
+use kvt_models::{Model, ModelConfig};
 
-use super::output::{self, Shown};
+use super::output;
 use kvt_data::fs::{check_writable, remove_leftovers};
 use kvt_train::config::{Document, Plan, load_plan};
-use kvt_train::data::{Source, Split};
+use kvt_train::data::Split;
 use kvt_train::run::RunDir;
 
 /// A configuration file with overrides.
@@ -30,24 +31,18 @@ pub(super) struct ConfigArgs {
     pub(super) overrides: Overrides,
 }
 
-/// A model by name, or that of a configuration.
+/// A model by name, or that of a configuration. A verb that needs one has a group of them.
 #[derive(Debug, clap::Args)]
-#[command(group(ArgGroup::new("model or configuration").required(true).args(["model", "config"])))]
 pub(super) struct ModelArgs {
     /// A model's name, as `kvt models list` has them.
     #[arg(long, value_name = "NAME")]
-    model: Option<String>,
+    pub(super) model: Option<String>,
     /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG")]
-    config: Option<PathBuf>,
+    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
+    pub(super) config: Option<PathBuf>,
 }
 
 impl ModelArgs {
-    /// For commands that can do without a model; `None` if neither is given.
-    pub(super) fn new(model: Option<String>, config: Option<PathBuf>) -> Option<Self> {
-        (model.is_some() || config.is_some()).then_some(Self { model, config })
-    }
-
     /// The configuration, or a minimal one that only names the model.
     pub(super) fn document(&self, overrides: &[String]) -> anyhow::Result<Document> {
         match (&self.config, &self.model) {
@@ -60,6 +55,31 @@ impl ModelArgs {
             (None, None) => bail!("neither `--model` nor `--config`"),
         }
     }
+
+    /// The plan without data, and the model, by default with as many classes as the names of the weights reveal.
+    pub(super) fn plan(
+        &self,
+        overrides: &[String],
+        weights: &StateDict,
+    ) -> anyhow::Result<(Plan, ModelConfig)> {
+        let plan = self.document(overrides)?.plan_without_data()?;
+        let classes = recognise(weights).and_then(|known| known.classes);
+        let config = plan.model.config(classes)?;
+        Ok((plan, config))
+    }
+}
+
+/// A model with weights; those that it has no place for are warned of.
+pub(super) fn with_weights(
+    model: Model,
+    weights: StateDict,
+) -> anyhow::Result<(Model, LoadReport)> {
+    let (model, report) = model.load(&weights, LoadOptions::default())?;
+    // The model has its own copy, and what is done with it needs the memory.
+    drop(weights);
+    let unused = report.names(Outcome::Unused);
+    output::warnings(unused.map(|name| format!("`{name}` of the weights is not used")));
+    Ok((model, report))
 }
 
 /// The exit code of a verb that did its work, or has printed why some of it is missing.
@@ -69,11 +89,6 @@ pub(super) fn success_if(is_complete: bool) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
-}
-
-/// The number of classes of weights, if their names reveal the family.
-pub(super) fn classes(weights: &StateDict) -> Option<usize> {
-    recognise(weights)?.classes
 }
 
 /// What the command line changes about a configuration.
@@ -177,34 +192,26 @@ pub(super) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
 /// Shows a download: in a line what it is, then a bar.
 pub(super) fn downloading(what: &str, total: u64) -> Box<dyn FnMut(u64)> {
     output::status(&format!("downloading {what}, {}", DecimalBytes(total)));
-    let bar = bar("downloading", total as usize);
-    if let Ok(style) = ProgressStyle::with_template(
-        "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}",
-    ) {
-        bar.set_style(style);
-    }
+    let form = "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} eta {eta}";
+    let bar = output::bar("downloading", total, form);
     Box::new(move |done| bar.set_position(done))
 }
 
 /// A bar over a known number of items, cleared when it is dropped; hidden in silent processes.
-pub(super) fn bar(what: &str, total: usize) -> Shown {
-    let bar = if output::is_silent() {
-        ProgressBar::hidden()
-    } else {
-        ProgressBar::new(total as u64)
-    };
-    if let Ok(style) =
-        ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}")
-    {
-        bar.set_style(style);
-    }
-    bar.set_prefix(what.to_owned());
-    Shown::new(bar)
+pub(super) fn bar(what: &str, total: usize) -> ProgressBar {
+    let form = "{prefix} {wide_bar} {pos}/{len} {per_sec} eta {eta}";
+    output::bar(what, total as u64, form)
+}
+
+/// The same as what work calls with the number of items that are done.
+pub(super) fn done_of(what: &str, total: usize) -> impl FnMut(usize) {
+    let bar = bar(what, total);
+    move |done| bar.set_position(done as u64)
 }
 
 /// A bar over items whose number the work tells with its progress; it is cleared when all are done.
 pub(super) fn counting(what: &'static str) -> impl FnMut(usize, usize) + Send {
-    let mut shown: Option<Shown> = None;
+    let mut shown: Option<ProgressBar> = None;
     move |done, total| {
         let bar = shown.get_or_insert_with(|| bar(what, total));
         bar.set_length(total as u64);
@@ -228,12 +235,5 @@ pub(super) fn generating() -> impl FnMut(usize, usize) + Send {
         }
         is_said = done < total;
         count(done, total);
-    }
-}
-
-/// Warns of files that are not read.
-pub(super) fn warn_of_others(source: &Source) {
-    for warning in source.warnings() {
-        output::warning(&warning);
     }
 }

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::common::Overrides;
 use super::table::table;
-use super::watch::{Terminal, dry_run};
+use super::watch::{Terminal, Training, dry_run};
 use super::{interrupt, output};
 use kvt_data::text::shell;
 use kvt_tools::report::named_metric;
@@ -31,10 +30,7 @@ pub(super) struct Args {
     #[arg(value_name = "CONFIG|RUN|SWEEP", required = true)]
     inputs: Vec<PathBuf>,
     #[command(flatten)]
-    overrides: Overrides,
-    /// Train each configuration with this many seeds, counted up from its own, or from the first one that a sweep gives it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: Option<u64>,
+    training: Training,
     /// Where the table and the plots go, and the runs of a sweep: by default `runs/compare`, or where the sweep says.
     #[arg(long, alias = "out", value_name = "DIR")]
     output: Option<PathBuf>,
@@ -44,35 +40,21 @@ pub(super) struct Args {
     /// Title of the plots, by default the names of what is compared; a sweep has its own.
     #[arg(long)]
     title: Option<String>,
-    /// Train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
-    #[arg(
-        long,
-        value_name = "DEVICES",
-        value_delimiter = ',',
-        conflicts_with = "device"
-    )]
-    devices: Vec<String>,
     /// A table `cells.csv` of an earlier sweep: the runs that are finished in it are not trained. May be given several times.
     #[arg(long, value_name = "FILE")]
     known: Vec<PathBuf>,
-    /// Print how far each run is and what it costs, and train nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// Train nothing, make the tables of the runs that are finished.
-    #[arg(long)]
-    as_is: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let sweep = args.sweep()?;
-    if args.dry_run {
-        return dry_run(&sweep, &args.devices, !args.as_is);
+    let (sweep, training) = (args.sweep()?, &args.training);
+    if training.dry_run {
+        return dry_run(&sweep, training);
     }
     let mut ends = Vec::new();
-    if !args.as_is {
+    if !training.as_is {
         interrupt::listen();
         let watch = Terminal::new("images");
-        ends = carry_out(&sweep, &args.devices, &watch)?;
+        ends = carry_out(&sweep, &training.devices, &watch)?;
         drop(watch);
     }
     let outcome = sweep.finish(&ends)?;
@@ -81,19 +63,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 impl Args {
     fn sweep(&self) -> anyhow::Result<Sweep> {
-        let overrides = self.overrides.all();
-        let mut sweep = Sweep::of(&self.inputs, &overrides, self.seeds, self.output.as_deref())?;
+        let training = &self.training;
+        let (overrides, seeds) = (training.overrides.all(), training.seeds);
+        let mut sweep = Sweep::of(&self.inputs, &overrides, seeds, self.output.as_deref())?;
         if self.title.is_some() && sweep.title.is_some() {
             bail!("`--title` is not for a sweep: write `title` into its file");
         }
         if sweep.cells.is_empty() {
             for (option, is_given) in [
-                ("--set", !self.overrides.set.is_empty()),
-                ("--device", self.overrides.device.is_some()),
-                ("--seeds", self.seeds.is_some()),
-                ("--devices", !self.devices.is_empty()),
-                ("--dry-run", self.dry_run),
-                ("--as-is", self.as_is),
+                ("--set", !training.overrides.set.is_empty()),
+                ("--device", training.overrides.device.is_some()),
+                ("--seeds", seeds.is_some()),
+                ("--devices", !training.devices.is_empty()),
+                ("--dry-run", training.dry_run),
+                ("--as-is", training.as_is),
             ] {
                 if is_given {
                     bail!(
@@ -111,9 +94,7 @@ impl Args {
 
 /// Prints the results of a sweep.
 fn show(sweep: &Sweep, outcome: &Outcome) -> anyhow::Result<ExitCode> {
-    for warning in &outcome.warnings {
-        output::warning(warning);
-    }
+    output::warnings(&outcome.warnings);
     if let Some(comparison) = &outcome.comparison {
         let width = comfy_table::Table::new().width();
         output::print(&comparison.to_text(width))?;
@@ -130,9 +111,10 @@ fn show(sweep: &Sweep, outcome: &Outcome) -> anyhow::Result<ExitCode> {
             output::status(&format!("next: kvt report {}", folders.join(" ")));
         }
     }
-    for failure in &outcome.failures {
-        output::error(failure);
-    }
+    outcome
+        .failures
+        .iter()
+        .for_each(|failure| output::error(failure));
     if !outcome.failures.is_empty() {
         return Ok(ExitCode::FAILURE);
     }

@@ -96,9 +96,7 @@ fn check(config: &ConfigArgs) -> anyhow::Result<()> {
         // Also checks that need the model: sizes that do not divide, lists of the wrong length.
         let model = plan.model.config(None)?;
         plan.lora.check(&model)?;
-        for warning in warnings(plan, &model, None) {
-            output::warning(&warning);
-        }
+        output::warnings(warnings(plan, &model, None));
     }
     output::print(&format!("`{}` is fine", path.display()))
 }
@@ -117,18 +115,14 @@ fn init(args: &Init) -> anyhow::Result<()> {
         model: args.model.clone(),
         ..Request::default()
     })?;
-    match &args.output {
-        None => output::print(&proposal.text),
-        Some(file) => {
-            for note in &proposal.notes {
-                output::status(note);
-            }
-            write_text(file, &proposal.text)?;
-            let file = file.display();
-            output::status(&format!("wrote `{file}`: train with `kvt train {file}`"));
-            Ok(())
-        }
-    }
+    let Some(file) = &args.output else {
+        return output::print(&proposal.text);
+    };
+    proposal.notes.iter().for_each(|note| output::status(note));
+    write_text(file, &proposal.text)?;
+    let file = file.display();
+    output::status(&format!("wrote `{file}`: train with `kvt train {file}`"));
+    Ok(())
 }
 
 /// Draws the pictures of a configuration, and prints their paths and the learning rates of some epochs.
@@ -136,10 +130,8 @@ fn preview(config: &ConfigArgs, out: Option<&Path>) -> anyhow::Result<()> {
     let plan = config.plan()?;
     let path = config.path()?;
     let name = path.file_stem().unwrap_or(path.as_os_str());
-    let folder = match out {
-        Some(out) => out.to_owned(),
-        None => Path::new("runs").join("preview").join(name),
-    };
+    let default = || Path::new("runs").join("preview").join(name);
+    let folder = out.map_or_else(default, Path::to_owned);
     let warn = &mut output::warning;
     let preview = Preview::draw(&plan, &folder, &mut generating(), warn)?;
     let files = preview.files.iter();

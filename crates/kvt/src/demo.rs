@@ -7,7 +7,7 @@ use super::common::Overrides;
 use super::watch::Terminal;
 use super::{interrupt, output};
 use kvt_data::text::shell;
-use kvt_papers::{Demo, demo};
+use kvt_papers::demo;
 
 /// `kvt demo [--output DIR] [--device DEVICE]`
 ///
@@ -29,24 +29,20 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     interrupt::listen();
     let watch = Terminal::new("evaluating");
-    let Demo {
-        outcome,
-        runs,
-        files,
-    } = demo(&args.output, &args.overrides.all(), &watch)?;
+    let made = demo(&args.output, &args.overrides.all(), &watch)?;
     drop(watch);
-    for warning in &outcome.warnings {
-        output::warning(warning);
-    }
+    let (outcome, runs, files) = (made.outcome, made.runs, made.files);
+    output::warnings(&outcome.warnings);
     if let Some(comparison) = &outcome.comparison {
         output::print(&comparison.to_text(comfy_table::Table::new().width()))?;
     }
     for path in &files {
         output::print(&format!("wrote `{}`", path.display()))?;
     }
-    for failure in &outcome.failures {
-        output::error(failure);
-    }
+    outcome
+        .failures
+        .iter()
+        .for_each(|failure| output::error(failure));
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
     }

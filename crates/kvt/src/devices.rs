@@ -8,11 +8,8 @@ pub(super) fn run() -> anyhow::Result<()> {
     for kind in Kind::ALL {
         match device::find(kind) {
             Ok(devices) => {
-                lines.extend(
-                    devices
-                        .iter()
-                        .map(|d| format!("{:<8}  {}", d.name, d.description)),
-                );
+                let devices = devices.iter();
+                lines.extend(devices.map(|d| format!("{:<8}  {}", d.name, d.description)));
             }
             Err(reason) => lines.push(format!("{:<8}  - {reason}", kind.to_string())),
         }

@@ -131,9 +131,7 @@ impl Args {
             lora,
             choices: self.choices(),
         })?;
-        for note in &proposal.notes {
-            output::status(note);
-        }
+        proposal.notes.iter().for_each(|note| output::status(note));
         Ok((proposal.plan, Start::New))
     }
 

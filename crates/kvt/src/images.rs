@@ -39,9 +39,7 @@ fn named(argument: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let Files { images, others, .. } = image_files(folder)?;
-    if let Some(warning) = others.warning(folder) {
-        output::warning(&warning);
-    }
+    output::warnings(others.warning(folder));
     if images.is_empty() {
         bail!(
             "`{}` has no image: expected .jpg, .jpeg, .png, .webp, .bmp, .tif, .tiff or .gif files in it or in its folders",

@@ -32,12 +32,6 @@ const BY_SIGNAL: u8 = 128;
 /// SIGINT has this number on every system.
 const SIGINT: u8 = 2;
 
-/// Asks to stop, as Ctrl-C does.
-#[cfg(feature = "tui")]
-pub(super) fn stop() {
-    STOP.store(true, Ordering::Relaxed);
-}
-
 /// The exit code of a run that was stopped.
 pub(super) fn exit_code() -> ExitCode {
     ExitCode::from(BY_SIGNAL + SIGNAL.load(Ordering::Relaxed))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::output;
 use kvt_train::error::TrainError;
-use kvt_train::world::{self, Cores, World, WorldError};
+use kvt_train::world::{self, World, WorldError};
 
 /// Runs the work of a verb in this process, which may be one of several.
 ///
@@ -14,20 +14,12 @@ pub(super) fn run<T: Default>(
     work: impl FnOnce(&Arc<dyn World>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let world = world::start()?;
-    if world.is_alone() {
-        let done = world::start_threads()
-            .map_err(anyhow::Error::from)
-            .and_then(|()| work(&world));
-        world.finish();
-        return done;
-    }
     if !world.is_first() {
         output::silence();
     }
-    let shared = share_cores(&*world).map_err(anyhow::Error::from);
-    let done = shared.and_then(|()| work(&world));
-    match done {
-        Err(error) if !is_known_to_all(&error) => {
+    let started = start_threads(&*world).map_err(anyhow::Error::from);
+    match started.and_then(|()| work(&world)) {
+        Err(error) if !world.is_alone() && !is_known_to_all(&error) => {
             let (rank, size) = (world.rank(), world.size());
             output::error_of_process(rank, size, &format!("{error:#}"));
             world.abort(1);
@@ -59,14 +51,15 @@ fn is_known_to_all(error: &anyhow::Error) -> bool {
     error.is_some_and(TrainError::is_known_to_all)
 }
 
-/// Gives the CPU backend of this process its share of the cores, and warns if the launcher has left it too few.
-fn share_cores(world: &dyn World) -> Result<(), WorldError> {
+/// Starts threads on this process's share of the cores, and warns if the launcher has left it too few.
+fn start_threads(world: &dyn World) -> Result<(), WorldError> {
+    if world.is_alone() {
+        return world::start_threads();
+    }
     let found = world::share_cores(world)?;
     world::start_threads()?;
     if found.is_bound_to_one() {
-        let Cores {
-            host, processes, ..
-        } = found;
+        let (host, processes) = (found.host, found.processes);
         output::warning(&format!(
             "the launcher has bound each of {processes} processes to a single core of this host's {host}: \
              start them with `mpirun --bind-to none`, or `srun --cpus-per-task={}`",

@@ -123,52 +123,47 @@ fn main() -> ExitCode {
     environment::prepare();
     keep_back_panics();
     kvt_train::fetch::listen(common::downloading);
-    let cli = match Cli::try_parse_from(joined(std::env::args_os())) {
-        Ok(cli) => cli,
-        Err(error) => return refuse(&error),
-    };
-    // A job starts its threads itself, after MPI.
-    let is_job = matches!(
-        cli.command,
-        Command::Train(_) | Command::Finetune(_) | Command::Bench(_)
-    );
-    let started = if is_job {
-        Ok(())
-    } else {
-        world::start_threads()
-    };
-    let done = interrupt::watch()
-        .and_then(|()| started.map_err(anyhow::Error::from))
-        .and_then(|()| match cli.command {
-            Command::Demo(args) => demo::run(&args),
-            Command::Train(args) => train::run(&args),
-            Command::Finetune(args) => finetune::run(&args),
-            Command::Eval(args) => whole(eval::run(&args)),
-            Command::Probe(args) => whole(probe::run(&args)),
-            Command::Analyze(args) => whole(analyze::run(&args)),
-            Command::AttentionMap(args) => attention_map::run(&args),
-            Command::AttributionMap(args) => attribution_map::run(&args),
-            Command::Predict(args) => predict::run(&args),
-            Command::Export(args) => whole(export::run(&args)),
-            Command::Compare(args) => compare::run(&args),
-            Command::Report(args) => whole(report::run(&args)),
-            Command::Logits(args) => whole(logits::run(&args)),
-            Command::Bench(args) => whole(bench::run(&args)),
-            Command::Reproduce(args) => reproduce::run(&args),
-            Command::Models(args) => whole(models::run(&args)),
-            Command::Devices => whole(devices::run()),
-            Command::Config(args) => whole(config::run(&args)),
-            Command::Data(args) => data::run(&args),
-            Command::Weights(args) => weights::run(&args),
-            Command::Completions(args) => whole(completions::run(&args)),
-            Command::Man(args) => whole(completions::man(&args)),
-        });
-    exit_code(done)
+    match Cli::try_parse_from(joined(std::env::args_os())) {
+        Ok(cli) => exit_code(run(&cli.command)),
+        Err(error) => refuse(&error),
+    }
 }
 
-/// A verb that does all that it is asked, or fails.
-fn whole(done: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
-    done.map(|()| ExitCode::SUCCESS)
+/// Does what a verb says.
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    interrupt::watch()?;
+    // A job starts its threads itself, after MPI.
+    if !matches!(
+        command,
+        Command::Train(_) | Command::Finetune(_) | Command::Bench(_)
+    ) {
+        world::start_threads()?;
+    }
+    match command {
+        Command::Demo(args) => return demo::run(args),
+        Command::Train(args) => return train::run(args),
+        Command::Finetune(args) => return finetune::run(args),
+        Command::Eval(args) => eval::run(args)?,
+        Command::Probe(args) => probe::run(args)?,
+        Command::Analyze(args) => analyze::run(args)?,
+        Command::AttentionMap(args) => return attention_map::run(args),
+        Command::AttributionMap(args) => return attribution_map::run(args),
+        Command::Predict(args) => return predict::run(args),
+        Command::Export(args) => export::run(args)?,
+        Command::Compare(args) => return compare::run(args),
+        Command::Report(args) => report::run(args)?,
+        Command::Logits(args) => logits::run(args)?,
+        Command::Bench(args) => bench::run(args)?,
+        Command::Reproduce(args) => return reproduce::run(args),
+        Command::Models(args) => models::run(args)?,
+        Command::Devices => devices::run()?,
+        Command::Config(args) => config::run(args)?,
+        Command::Data(args) => return data::run(args),
+        Command::Weights(args) => return weights::run(args),
+        Command::Completions(args) => completions::run(args)?,
+        Command::Man(args) => completions::man(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The exit code of what was done; an error is printed.

@@ -93,9 +93,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             };
             let plan = document.plan_without_data()?;
             let config = plan.model.config(None)?;
-            for warning in dense_stages(&plan, &config) {
-                output::warning(&warning);
-            }
+            output::warnings(dense_stages(&plan, &config));
             if *json {
                 serde_json::to_string_pretty(&show_json(&config))?
             } else {

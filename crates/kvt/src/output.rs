@@ -5,67 +5,60 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
-use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle, WeakProgressBar};
 
 use kvt_data::escape::{lines, one_line};
 
 /// Set in the processes of a job other than the first, which prints for them.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// The visible bars. All output goes above them, also from other threads, such as the signal handler.
-static BARS: Mutex<Vec<(u64, ProgressBar)>> = Mutex::new(Vec::new());
+/// The bars. All output goes above those that are not dropped yet, also from other threads, such as the signal handler. Not indicatif's
+/// own list of bars, which panics once the terminal is closed.
+static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());
 
 /// The warnings so far.
 static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// The number of the next bar.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// A bar above which results, errors and all other lines are printed. It is cleared when dropped, so that an error that ends its
-/// work is not printed into its line.
-#[derive(Debug)]
-pub(super) struct Shown {
-    number: u64,
-    bar: ProgressBar,
+/// A bar of this form over what has this name, hidden in silent processes. It is cleared when it is dropped, so that an error that ends
+/// its work is not printed into its line.
+pub(super) fn bar(what: &str, total: u64, template: &str) -> ProgressBar {
+    let bar = if is_silent() {
+        ProgressBar::hidden()
+    } else {
+        ProgressBar::new(total)
+    };
+    shown(bar, what, template)
 }
 
-impl Shown {
-    pub(super) fn new(bar: ProgressBar) -> Self {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        bars().push((number, bar.clone()));
-        Self { number, bar }
+/// Shows a bar at once, since the first item may take minutes.
+fn shown(bar: ProgressBar, what: &str, template: &str) -> ProgressBar {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
     }
+    below_lines(&bar);
+    // Also draws it, unlike `with_prefix`.
+    bar.set_prefix(what.to_owned());
+    bar
 }
 
-impl Deref for Shown {
-    type Target = ProgressBar;
-
-    fn deref(&self) -> &ProgressBar {
-        &self.bar
-    }
+/// Prints results, errors and all other lines above a bar, as long as there is one.
+fn below_lines(bar: &ProgressBar) {
+    let mut bars = bars();
+    bars.retain(|bar| bar.upgrade().is_some());
+    bars.push(bar.downgrade());
 }
 
-impl Drop for Shown {
-    fn drop(&mut self) {
-        bars().retain(|(number, _)| *number != self.number);
-        if !self.bar.is_finished() {
-            self.bar.finish_and_clear();
-        }
-    }
-}
-
-fn bars() -> MutexGuard<'static, Vec<(u64, ProgressBar)>> {
+fn bars() -> MutexGuard<'static, Vec<WeakProgressBar>> {
     BARS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls `write` while no bar is on the terminal.
 fn above_bars(write: &mut dyn FnMut()) {
     // A copy, so that the list is not locked during the write.
-    let shown: Vec<ProgressBar> = bars().iter().map(|(_, bar)| bar.clone()).collect();
+    let shown: Vec<ProgressBar> = bars().iter().filter_map(WeakProgressBar::upgrade).collect();
     suspended(&shown, write);
 }
 
@@ -146,6 +139,11 @@ pub(super) fn warning(text: &str) {
     }
 }
 
+/// Prints several warnings.
+pub(super) fn warnings(all: impl IntoIterator<Item: AsRef<str>>) {
+    all.into_iter().for_each(|text| warning(text.as_ref()));
+}
+
 /// Whether output is not silenced and stderr is a terminal.
 pub(super) fn is_watched() -> bool {
     !SILENT.load(Ordering::Relaxed) && io::stderr().is_terminal()
@@ -155,7 +153,7 @@ pub(super) fn is_watched() -> bool {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
-    use indicatif::{ProgressDrawTarget, ProgressStyle, TermLike};
+    use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;
 
@@ -200,21 +198,21 @@ mod tests {
         }
     }
 
-    /// Two bars, one started while the other is visible: both are cleared before a line is written and redrawn after it; a
-    /// dropped bar is gone.
+    /// Two bars, one started while the other is visible, each drawn before its first item is done: both are cleared before a line
+    /// is written and redrawn after it; a dropped bar is gone.
     #[test]
     fn lines_stand_above_all_bars() {
         let screen = Screen::default();
-        let shown = |name: &str| {
+        let started = |name: &str| {
             let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
             let bar = ProgressBar::with_draw_target(Some(3), target);
-            bar.set_style(ProgressStyle::with_template("{prefix}").unwrap());
-            bar.set_prefix(name.to_owned());
-            bar.tick();
-            Shown::new(bar)
+            let bar = shown(bar, name, "{prefix}");
+            let drawn = screen.0.lock().unwrap();
+            assert!(drawn.iter().any(|what| what.trim() == name), "{drawn:?}");
+            bar
         };
-        let outer = shown("outer");
-        let inner = shown("inner");
+        let outer = started("outer");
+        let inner = started("inner");
         let said = || {
             screen.0.lock().unwrap().clear();
             above_bars(&mut || screen.note("line").unwrap());

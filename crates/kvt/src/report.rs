@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::common::{Overrides, counting, generating};
 use super::output;
-use super::trained::choice;
-use kvt_data::fs::check_writable;
+use super::trained::Checkpoint;
+use kvt_data::fs::{check_writable, parent};
 use kvt_tools::report::html::{Asked, Record, Report};
 use kvt_tools::report::named_metric;
 use kvt_train::run::Metric;
@@ -34,15 +34,8 @@ pub(super) struct Args {
     /// Evaluate the images of another folder, `DIR/<class>/*`, with the runs' classes, in place of the validation split.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Which checkpoint of each run is evaluated: `best`, `last`, or the name of one.
-    #[arg(long, value_name = "CHECKPOINT", default_value = "best")]
-    checkpoint: String,
-    /// Evaluate the average of the weights, as `ema.decay` made the runs keep it.
-    #[arg(long)]
-    ema: bool,
-    /// Evaluate the trained weights of runs that report their average, or the student of a run of DINO.
-    #[arg(long, conflicts_with = "ema")]
-    raw: bool,
+    #[command(flatten)]
+    checkpoint: Checkpoint,
     #[command(flatten)]
     overrides: Overrides,
     /// What runs are judged by: by default `top1`; `knn` where all runs are of DINO, `miou` where all label pixels, or `box_ap` where all find objects.
@@ -57,13 +50,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let records = args.runs.iter().map(|run| Record::read(run));
     let records = records.collect::<Result<Vec<_>, _>>()?;
     let mut report = Report::new(records, args.metric, args.title.clone())?;
-    for warning in report.warnings() {
-        output::warning(&warning);
-    }
+    output::warnings(report.warnings());
     let out = args.out();
-    if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs_err::create_dir_all(folder)?;
-    }
+    fs_err::create_dir_all(parent(&out))?;
     // Check the file before evaluating the images.
     check_writable(&out)?;
     let asked = args.asked();
@@ -103,8 +92,8 @@ impl Args {
             is_judged: self.eval || self.data.is_some(),
             samples: self.samples,
             data: self.data.clone(),
-            checkpoint: self.checkpoint.clone(),
-            weights: choice(self.ema, self.raw),
+            checkpoint: self.checkpoint.checkpoint.clone(),
+            weights: self.checkpoint.weights(),
             overrides: self.overrides.all(),
         }
     }

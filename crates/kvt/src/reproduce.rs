@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::common::{Overrides, one_of, success_if};
-use super::watch::{Terminal, dry_run};
+use super::common::{one_of, success_if};
+use super::watch::{Terminal, Training, dry_run};
 use super::{interrupt, output};
 use kvt_papers::{ITEMS, Item, Order, Reproduced, Scale, Version, check, find, planned, reproduce};
 
@@ -37,19 +37,8 @@ pub(super) struct Args {
     /// The folder of the runs; by default the one that their sweep names, in `runs/reproduce`.
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
-    /// Train each run with this many seeds, counted up from its first one, in place of those of its sweep.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: Option<u64>,
     #[command(flatten)]
-    overrides: Overrides,
-    /// Train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
-    #[arg(
-        long,
-        value_name = "DEVICES",
-        value_delimiter = ',',
-        conflicts_with = "device"
-    )]
-    devices: Vec<String>,
+    training: Training,
     /// Train one part of an item that has several, as `mask_rcnn` of `table4`; the page has the others as far as they are finished.
     #[arg(long, value_name = "PART")]
     only: Option<String>,
@@ -60,12 +49,6 @@ pub(super) struct Args {
     /// A folder of configurations and sweeps; by default `configs` in this folder, or those that kvt was built with.
     #[arg(long, value_name = "DIR")]
     configs: Option<PathBuf>,
-    /// Train nothing: make the result of the runs that are finished.
-    #[arg(long)]
-    as_is: bool,
-    /// Print how far each run is and what it costs, and train nothing.
-    #[arg(long)]
-    dry_run: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -80,9 +63,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let item = find(&args.name)?;
     let order = args.order(item);
     check(item, args.scale, args.version, &order)?;
-    if args.dry_run {
+    if args.training.dry_run {
         let [_, chosen] = planned(item, &order)?;
-        return dry_run(&chosen, &order.devices, !order.as_is);
+        return dry_run(&chosen, &args.training);
     }
     if !item.scales.is_empty() {
         interrupt::listen();
@@ -94,9 +77,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in paths {
         output::print(&format!("wrote `{}`", path.display()))?;
     }
-    for failure in &failures {
-        output::error(failure);
-    }
+    failures.iter().for_each(|failure| output::error(failure));
     Ok(success_if(failures.is_empty()))
 }
 
@@ -128,7 +109,7 @@ const VERSIONS: [(Version, &str); 2] = [
 
 impl Args {
     fn order(&self, item: &Item) -> Order {
-        let scale = self.scale;
+        let (scale, training) = (self.scale, &self.training);
         // By default the last version that has the item.
         let version = self
             .version
@@ -144,15 +125,15 @@ impl Args {
             scale: scale.unwrap_or_default(),
             version,
             data: self.data.clone(),
-            overrides: self.overrides.all(),
-            seeds: self.seeds,
-            devices: self.devices.clone(),
+            overrides: training.overrides.all(),
+            seeds: training.seeds,
+            devices: training.devices.clone(),
             out,
             runs: self.runs.clone(),
             only: self.only.clone(),
             known: self.known.clone(),
             configs: self.configs.clone(),
-            as_is: self.as_is,
+            as_is: training.as_is,
         }
     }
 }

@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use kvt_data::escape::one_line;
+use kvt_data::text::counted;
 pub(super) use kvt_train::plot::{grouped, human};
 use kvt_train::task::Scores;
 
@@ -24,9 +25,13 @@ pub(super) fn table<'a>(
     table.trim_fmt()
 }
 
-/// The twelve numbers of detections, of boxes and of masks.
-pub(super) fn scores_table(scores: &Scores) -> String {
-    table(scores.header(""), scores.rows("-"))
+/// The twelve numbers of detections in these images, of boxes and of masks.
+pub(super) fn scores_text(scores: &Scores, images: &str) -> String {
+    format!(
+        "{} in {images}, as pycocotools counts, in percent\n\n{}",
+        counted(scores.detections, "detection"),
+        table(scores.header(""), scores.rows("-"))
+    )
 }
 
 /// The average precision of each class of objects.

@@ -1,6 +1,6 @@
 //! The options that name a trained model, and what is changed about its configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::ArgGroup;
@@ -17,23 +17,10 @@ pub(super) struct Args {
     /// A run's folder.
     #[arg(long, value_name = "RUN")]
     run: Option<PathBuf>,
-    /// Which of the run's checkpoints: `best`, `last`, or a checkpoint's folder.
-    #[arg(
-        long,
-        value_name = "CHECKPOINT",
-        default_value = "best",
-        conflicts_with = "config"
-    )]
-    checkpoint: String,
-    /// Take the average of the run's weights, as `ema.decay` made the run keep it; what a run with
-    /// `ema.report = "ema"` does anyway.
-    #[arg(long, conflicts_with = "config")]
-    ema: bool,
-    /// Take the trained weights of a run that reports their average, or the student of a run of DINO.
-    #[arg(long, conflicts_with_all = ["config", "ema"])]
-    raw: bool,
+    #[command(flatten)]
+    checkpoint: Checkpoint,
     /// A configuration file instead of a run.
-    #[arg(long, value_name = "CONFIG")]
+    #[arg(long, value_name = "CONFIG", conflicts_with_all = ["checkpoint", "ema", "raw"])]
     config: Option<PathBuf>,
     /// Weights for the configuration, a file or a name of `kvt models list --weights`; short for
     /// `--set init.weights=FILE`.
@@ -47,12 +34,7 @@ impl Args {
     /// The model's origin, with which it is loaded.
     pub(super) fn origin(&self) -> anyhow::Result<Origin> {
         match (&self.run, &self.config) {
-            (Some(folder), _) => Ok(Origin::Run {
-                folder: folder.clone(),
-                checkpoint: self.checkpoint.clone(),
-                weights: choice(self.ema, self.raw),
-                overrides: self.overrides.all(),
-            }),
+            (Some(folder), _) => Ok(self.checkpoint.of(folder, &self.overrides)),
             (None, Some(file)) => Ok(Origin::Config {
                 file: file.clone(),
                 weights: self.weights.clone(),
@@ -63,11 +45,37 @@ impl Args {
     }
 }
 
-/// The weights that `--ema` and `--raw` name, of which only one can be given.
-pub(super) fn choice(ema: bool, raw: bool) -> Choice {
-    match (ema, raw) {
-        (true, _) => Choice::Average,
-        (false, true) => Choice::Raw,
-        (false, false) => Choice::Reported,
+/// Which weights of a run.
+#[derive(Debug, clap::Args)]
+pub(super) struct Checkpoint {
+    /// Which checkpoint of a run: `best`, `last`, the name or the folder of one.
+    #[arg(long, value_name = "CHECKPOINT", default_value = "best")]
+    pub(super) checkpoint: String,
+    /// Take the average of the run's weights, as `ema.decay` made the run keep it; what a run with
+    /// `ema.report = "ema"` does anyway.
+    #[arg(long)]
+    ema: bool,
+    /// Take the trained weights of a run that reports their average, or the student of a run of DINO.
+    #[arg(long, conflicts_with = "ema")]
+    raw: bool,
+}
+
+impl Checkpoint {
+    /// The weights of a run.
+    pub(super) fn of(&self, run: &Path, overrides: &Overrides) -> Origin {
+        Origin::Run {
+            folder: run.to_owned(),
+            checkpoint: self.checkpoint.clone(),
+            weights: self.weights(),
+            overrides: overrides.all(),
+        }
+    }
+
+    pub(super) fn weights(&self) -> Choice {
+        match (self.ema, self.raw) {
+            (true, _) => Choice::Average,
+            (false, true) => Choice::Raw,
+            (false, false) => Choice::Reported,
+        }
     }
 }

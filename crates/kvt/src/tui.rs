@@ -1,6 +1,7 @@
 //! Burn's terminal dashboard. Burn's metric types, which change between its versions, are used only in this file.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::bail;
 use burn::train::Interrupter;
@@ -106,7 +107,8 @@ impl Dashboard {
         let left = left.map_or_else(|| "not known yet".to_owned(), duration);
         self.tell(LEFT, &left);
         if self.interrupter.should_stop() {
-            interrupt::stop();
+            // As Ctrl-C does.
+            interrupt::STOP.store(true, Ordering::Relaxed);
         }
     }
 

@@ -4,13 +4,37 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use super::common::{counting, generating};
-use super::progress::Progress;
+use super::common::{Overrides, counting, generating};
+use super::progress::{Progress, of_epoch};
 use super::table::table;
 use super::{interrupt, output};
 use kvt_tools::sweep::{PLAN_HEADER, Sweep, Watch, check_devices, costs, plan_rows};
 use kvt_train::engine::Workload;
 use kvt_train::run::{Event, Listener, RunError};
+
+/// How runs are trained.
+#[derive(Debug, clap::Args)]
+pub(super) struct Training {
+    #[command(flatten)]
+    pub(super) overrides: Overrides,
+    /// Train each run with this many seeds, counted up from its own, or from the first one that its sweep gives it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(super) seeds: Option<u64>,
+    /// Train on several devices at the same time, a run on each, as in `cpu,cuda:0`.
+    #[arg(
+        long,
+        value_name = "DEVICES",
+        value_delimiter = ',',
+        conflicts_with = "device"
+    )]
+    pub(super) devices: Vec<String>,
+    /// Print how far each run is and what it costs, and train nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Train nothing: make the result of the runs that are finished.
+    #[arg(long)]
+    pub(super) as_is: bool,
+}
 
 /// Shows how many steps of many are done.
 type Count = Mutex<Box<dyn FnMut(usize, usize) + Send>>;
@@ -71,22 +95,16 @@ struct Beside(String);
 impl Listener for Beside {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         if let Event::Epoch(epoch) = event {
-            output::status(&format!(
-                "{}: epoch {}  train loss {:.4}  {:.1} s",
-                self.0,
-                epoch.epoch + 1,
-                epoch.train_loss,
-                epoch.seconds
-            ));
+            output::status(&format!("{}: {}", self.0, of_epoch(epoch)));
         }
         Ok(())
     }
 }
 
-/// Prints the progress and the cost of each run of a sweep; if it `trains`, its `devices` are looked for.
-pub(super) fn dry_run(sweep: &Sweep, devices: &[String], trains: bool) -> anyhow::Result<ExitCode> {
-    if trains {
-        check_devices(sweep, devices)?;
+/// Prints the progress and the cost of each run of a sweep; if it trains, its devices are looked for.
+pub(super) fn dry_run(sweep: &Sweep, training: &Training) -> anyhow::Result<ExitCode> {
+    if !training.as_is {
+        check_devices(sweep, &training.devices)?;
     }
     let (cells, found) = (&sweep.cells, sweep.found()?);
     let mut measured = counting("models measured");

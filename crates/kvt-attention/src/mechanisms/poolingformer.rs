@@ -32,19 +32,12 @@ settings! {
 impl PoolingformerConfig {
     /// Windows of tokens, and of pools.
     fn windows(&self) -> [Window; 2] {
-        let Self {
-            radius,
-            pool_radius,
-            pool,
-            stride,
-            ..
-        } = *self;
         let pools = Window {
-            radius: pool_radius,
-            pool,
-            stride,
+            radius: self.pool_radius,
+            pool: self.pool,
+            stride: self.stride,
         };
-        [Window::of_tokens(radius), pools]
+        [Window::of_tokens(self.radius), pools]
     }
 }
 

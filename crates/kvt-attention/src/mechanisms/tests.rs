@@ -425,6 +425,53 @@ fn packed_is_the_same_as_split() {
     }
 }
 
+/// Windows of a packed projection against each window by itself: fused, with a bias that only the separate inputs take, and by Burn's
+/// operations.
+#[test]
+fn packed_windows_attend_by_themselves() {
+    let device = Device::flex();
+    let place = Place::new(9, 12, 2);
+    let qkv = numbers([6, 9, 36], 1, &device);
+    let context = |bias: Tensor<4>, windows| Context {
+        score: Score {
+            bias: Some(bias),
+            mask: None,
+        },
+        windows,
+        ..place.context(Phase::Eval)
+    };
+    for implementation in [Implementation::Fused, Implementation::Masked] {
+        let config = AttentionConfig::Knn(KnnConfig {
+            implementation,
+            ..KnnConfig::new(Neighbors::count(4).unwrap())
+        });
+        let mixer = config.init(&place, &BurnInit::new(&device));
+        for heads in [1, 2, 6] {
+            let bias = numbers([1, heads, 9, 9], 2, &device);
+            let out = mixer.attend_packed(qkv.clone(), 2, context(bias.clone(), 3));
+            for window in 0..3 {
+                let of_window = |x: Tensor<3>| {
+                    let width = x.dims()[2];
+                    let x = x.reshape([2, 3, 9, width]).narrow(1, window, 1);
+                    x.reshape([2, 9, width])
+                };
+                let bias = if heads == 6 {
+                    bias.clone().narrow(1, 2 * window, 2)
+                } else {
+                    bias.clone()
+                };
+                let alone = mixer.attend_packed(of_window(qkv.clone()), 2, context(bias, 1));
+                let difference = of_window(out.clone()) - alone;
+                let difference: f32 = difference.abs().max().into_scalar();
+                assert!(
+                    difference < 1e-5,
+                    "{implementation:?}, {heads}: {difference}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn costs_by_hand() {
     let place = Place {

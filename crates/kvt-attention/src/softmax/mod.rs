@@ -2,11 +2,11 @@
 
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
-use kvt_ops::AttentionSettings;
+use kvt_ops::{AttentionSettings, Packing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::mechanism::{merge_heads, split_heads};
+use crate::mechanism::{merge_windows, split_windows};
 use crate::{AttentionError, Context, Cost, Dropout, Mechanism, Neighbors, Place, Score};
 
 mod check;
@@ -172,28 +172,27 @@ impl SoftmaxAttention {
 
 impl Mechanism for SoftmaxAttention {
     fn attend(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, context: Context) -> Tensor<4> {
-        let Context {
-            scale,
-            score,
-            dropout,
-            ..
-        } = context;
-        attend_unchecked(q, k, v, score, scale, self, dropout)
+        let (scale, dropout) = (context.scale, context.dropout);
+        attend_unchecked(q, k, v, context.score, scale, self, dropout)
     }
 
-    /// Makes no copy of q, k and v if the operation is fused and there is no bias, mask or dropout.
+    /// Makes no copy of q, k and v if the operation is fused and there is no dropout.
     fn attend_packed(&self, qkv: Tensor<3>, heads: usize, context: Context) -> Tensor<3> {
         assert_not_f64(qkv.dtype());
-        let [batch, tokens, width] = qkv.dims();
+        let [images, tokens, width] = qkv.dims();
+        let windows = context.windows;
+        let packing = Packing { heads, windows };
         // Burn's operations check what does not fit.
-        let ordinary = batch * tokens * width > 0 && width.is_multiple_of(3 * heads);
-        let plain = context.score.is_plain() && context.dropout.is_none();
-        if self.is_fused(tokens) && plain && ordinary {
+        let ordinary = images * tokens * width > 0 && width.is_multiple_of(3 * heads);
+        let bias = context.score.bias.as_ref();
+        let fits = bias.is_none_or(|bias| packing.takes(bias.dims()));
+        if self.is_fused(tokens) && context.dropout.is_none() && ordinary && fits {
             let settings = self.settings(context.scale, tokens);
-            return kvt_ops::self_attention(qkv, heads, settings);
+            let Score { bias, mask } = context.score;
+            return kvt_ops::self_attention(qkv, packing, bias, mask, settings);
         }
-        let [q, k, v] = split_heads(qkv, heads);
-        merge_heads(self.attend(q, k, v, context))
+        let [q, k, v] = split_windows(qkv, heads, windows);
+        merge_windows(self.attend(q, k, v, context), windows)
     }
 
     fn probabilities(&self, q: Tensor<4>, k: Tensor<4>, context: &Context) -> Option<Tensor<4>> {

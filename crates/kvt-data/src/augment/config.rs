@@ -1,7 +1,6 @@
 //! `[augment]`: the settings of a [`Transform`](super::Transform).
 
-use super::{AutoError, EraseMode};
-use crate::augment::auto::Policy;
+use super::{AutoAugment, AutoError, EraseMode};
 use crate::schema::section;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,14 +68,9 @@ impl AugmentConfig {
         }
     }
 
-    /// Whether `auto` is a policy or empty.
+    /// Whether `auto` is a policy for images of these channels, or empty.
     pub fn check_auto(&self) -> Result<(), AutoError> {
-        match self.auto.as_str() {
-            "" => Ok(()),
-            // Pillow's `ImageOps` refuse them.
-            auto if self.channels() == 4 => Err(AutoError::of_rgba(auto)),
-            auto => auto.parse::<Policy>().map(|_| ()),
-        }
+        AutoAugment::new(self).map(|_| ())
     }
 
     /// timm's rule: colour jitter is skipped if there is an automatic augmentation other than 3-Augment.

@@ -248,7 +248,7 @@ impl Annotation {
             Some(_) if is_polygons => None,
             _ => segmentation.mask(image)?,
         };
-        let bbox = found.bbox.map_err(|numbers| Fault::Box { numbers })?;
+        let bbox = found.bbox.map_err(Fault::Box)?;
         let [.., width, height] = bbox;
         let of_pixels = || mask.map_or(width * height, |mask| f64::from(mask.area()));
         Ok(Self {

@@ -4,29 +4,20 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A box that is no list of four numbers.
-    #[error("`bbox` has {numbers} numbers: expected `[x, y, width, height]`")]
-    Box {
-        /// How many numbers it has.
-        numbers: usize,
-    },
-    /// A polygon that is no list of three or more corners.
-    #[error("a polygon of {numbers} numbers: expected `x, y` of three corners or more")]
-    Corners {
-        /// How many numbers it has.
-        numbers: usize,
-    },
+    /// A box that is no list of four numbers, but of so many.
+    #[error("`bbox` has {0} numbers: expected `[x, y, width, height]`")]
+    Box(usize),
+    /// A polygon that is no list of three or more corners, but of so many numbers.
+    #[error("a polygon of {0} numbers: expected `x, y` of three corners or more")]
+    Corners(usize),
     /// A number where a polygon is expected.
     #[error(
         "`segmentation` is a list of numbers, such as `{0}`: expected a list of polygons, `[[x, y, x, y, x, y]]`"
     )]
     Flat(f64),
     /// A coordinate that is far outside of any image.
-    #[error("`{value:?}` is no coordinate of an image in pixels")]
-    Coordinate {
-        /// The coordinate.
-        value: f64,
-    },
+    #[error("`{0:?}` is no coordinate of an image in pixels")]
+    Coordinate(f64),
     /// An outline that is longer than that of any object.
     #[error("the outline of a polygon is too long to be that of an object")]
     Outline,
@@ -61,16 +52,10 @@ pub enum Fault {
         /// Width of the image.
         width: u32,
     },
-    /// A character that no group of bits has.
-    #[error("character {position} is not one of an encoded mask (`0` to `o`)")]
-    Character {
-        /// Its place, from 0.
-        position: usize,
-    },
-    /// A number that is cut off, negative, or too large for an image.
-    #[error("number {position} is cut off, negative or too large")]
-    Number {
-        /// Its place among the runs, from 0.
-        position: usize,
-    },
+    /// A character, by its place from 0, that no group of bits has.
+    #[error("character {0} is not one of an encoded mask (`0` to `o`)")]
+    Character(usize),
+    /// A number, by its place among the runs from 0, that is cut off, negative, or too large for an image.
+    #[error("number {0} is cut off, negative or too large")]
+    Number(usize),
 }

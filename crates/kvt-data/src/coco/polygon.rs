@@ -25,12 +25,10 @@ impl Polygon {
     /// longer than that of any object.
     pub fn new(coordinates: &[f64]) -> Result<Self, Fault> {
         if coordinates.len() < 6 || !coordinates.len().is_multiple_of(2) {
-            return Err(Fault::Corners {
-                numbers: coordinates.len(),
-            });
+            return Err(Fault::Corners(coordinates.len()));
         }
         if let Some(&value) = coordinates.iter().find(|value| !is_near(**value)) {
-            return Err(Fault::Coordinate { value });
+            return Err(Fault::Coordinate(value));
         }
         let (pairs, _) = coordinates.as_chunks::<2>();
         let corners: Box<[[i32; 2]]> = pairs.iter().map(|pair| pair.map(fifths)).collect();

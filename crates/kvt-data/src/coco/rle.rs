@@ -75,11 +75,9 @@ impl Rle {
         for (position, byte) in text.bytes().enumerate() {
             let group = byte.wrapping_sub(ZERO);
             if group >= 2 * MORE {
-                return Err(Fault::Character { position });
+                return Err(Fault::Character(position));
             }
-            let refuse = Fault::Number {
-                position: counts.len(),
-            };
+            let refuse = Fault::Number(counts.len());
             number |= i64::from(group & (MORE - 1)) << (GROUP * groups);
             groups += 1;
             if group & MORE != 0 {
@@ -103,9 +101,7 @@ impl Rle {
             (number, groups) = (0, 0);
         }
         if groups > 0 {
-            return Err(Fault::Number {
-                position: counts.len(),
-            });
+            return Err(Fault::Number(counts.len()));
         }
         Self::new(size, counts)
     }

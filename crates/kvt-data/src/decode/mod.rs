@@ -101,13 +101,10 @@ pub fn decode(path: &Path, limits: ImageLimits) -> Result<RgbImage, DecodeError>
 /// As [`decode`].
 pub(crate) fn decode_raster(path: &Path, limits: ImageLimits) -> Result<Raster, DecodeError> {
     let decoded = file::read(path, limits).and_then(|bytes| decode_bytes(&bytes, limits));
-    match decoded {
-        Ok(decoded) => Ok(decoded.into()),
-        Err(reason) => Err(DecodeError {
-            path: path.to_owned(),
-            reason,
-        }),
-    }
+    decoded.map(Raster::from).map_err(|reason| {
+        let path = path.to_owned();
+        DecodeError { path, reason }
+    })
 }
 
 /// Decodes the bytes of an image file.

@@ -10,7 +10,7 @@ mod temporary;
 
 use std::fs::TryLockError;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use fs_err as fs;
 use tempfile::NamedTempFile;
@@ -259,6 +259,22 @@ pub fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A path without `.`, and without `..` where a folder is before it, so that each file has one path; the file system is not asked.
+pub fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        let last = plain.components().next_back();
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(last, Some(Component::Normal(_))) => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// The folder that contains `path`; `.` for a bare file name.

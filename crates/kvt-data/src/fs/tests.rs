@@ -278,3 +278,18 @@ mod unix {
         assert!(link.is_symlink());
     }
 }
+
+#[test]
+fn paths_have_no_detours() {
+    for (path, expected) in [
+        (
+            "configs/reproduce/a/../../deit/x.toml",
+            "configs/deit/x.toml",
+        ),
+        ("x.toml", "x.toml"),
+        ("../../x.toml", "../../x.toml"),
+        ("/a/b/./../c.toml", "/a/c.toml"),
+    ] {
+        assert_eq!(plain(Path::new(path)), Path::new(expected));
+    }
+}

@@ -59,9 +59,13 @@ impl Source {
         let Some(classes) = classes else {
             return Ok(self);
         };
-        // Of equal names, the first one counts.
-        let last_first = classes.iter().enumerate().rev();
-        let numbers: HashMap<&String, usize> = last_first.map(|(n, class)| (class, n)).collect();
+        let mut numbers = HashMap::new();
+        for (number, class) in classes.iter().enumerate() {
+            if numbers.insert(class, number).is_some() {
+                let (path, class) = (self.root, class.clone());
+                return Err(ClassError::TwoClasses { path, class }.into());
+            }
+        }
         let number = |name: &String| numbers.get(name).copied();
         let labels: Option<Vec<usize>> = self.classes.iter().map(number).collect();
         match labels {

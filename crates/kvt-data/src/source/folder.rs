@@ -9,10 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::FolderError;
-use super::classes::without;
-use super::{ClassError, Place, Sample, Source};
+use super::{Place, Sample, Source};
 use crate::DataError;
-use crate::listing::{self, Classes, OtherFormats};
+use crate::listing::{self, OtherFormats};
 
 /// How class folders become labels 0, 1, 2, ...
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -52,30 +51,15 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`ClassError::ClassesDiffer`] with the missing and the unexpected classes.
+    /// As [`open`](Self::open), and [`ClassesDiffer`](super::ClassError::ClassesDiffer) with the missing and the unexpected classes.
     pub fn open_with_classes(
         dir: impl Into<PathBuf>,
         classes: &[String],
     ) -> Result<Self, DataError> {
-        let root = dir.into();
-        let mut listed = listing::classes(&root)?;
-        listed.names.sort();
-        let missing = without(classes, &listed.names);
-        let extra = without(&listed.names, classes);
-        if !(missing.is_empty() && extra.is_empty()) {
-            // A class can be missing because its link is dead.
-            return Err(match listed.unlisted.into_iter().next() {
-                Some(first) => DataError::Unlisted(first),
-                None => ClassError::ClassesDiffer {
-                    path: root,
-                    missing,
-                    extra,
-                }
-                .into(),
-            });
-        }
-        listed.names = classes.to_vec();
-        Self::list(root, listed)?.strict()
+        let mut source = Self::open(dir, ClassOrder::Byte)?.relabelled(Some(classes))?;
+        // Stable: the images of a class remain in their order.
+        source.samples.sort_by_key(|sample| sample.label);
+        Ok(source)
     }
 
     /// Lists everything that exists. Only a folder with nothing to list is an error.
@@ -83,10 +67,6 @@ impl Source {
         let root = dir.into();
         let mut classes = listing::classes(&root)?;
         order.sort(&mut classes.names);
-        Self::list(root, classes)
-    }
-
-    fn list(root: PathBuf, classes: Classes) -> Result<Self, DataError> {
         let mut samples = Vec::new();
         let notes = classes.warning(&root).into_iter().collect();
         let (mut others, mut unlisted) = (OtherFormats::default(), classes.unlisted);
@@ -225,6 +205,9 @@ mod tests {
             message.contains("it lacks `c`, it also has `b`"),
             "{message}"
         );
+        let error = Source::open_with_classes(dir.path(), &list(&["a", "b", "a"])).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("are called `a`"), "{message}");
     }
 
     /// As macOS writes them: in a list the two look the same.

@@ -6,11 +6,12 @@ mod quotes;
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 pub use self::find::label_tables;
 use super::label_sets::{BETWEEN, flag, is_class};
 use crate::DataError;
+use crate::fs::plain;
 use crate::text::{quoted, read_text};
 
 /// The most bytes of a table: far more than a million images need.
@@ -289,22 +290,6 @@ fn check_classes(columns: &[(usize, String)]) -> Result<(), String> {
 /// A path by which a file can be told from others, whatever folder it is relative to.
 pub(super) fn whole(path: &Path) -> PathBuf {
     plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
-}
-
-/// A path without `.`, and without `..` where a folder is before it, so that each file has one path.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        let last = plain.components().next_back();
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir if matches!(last, Some(Component::Normal(_))) => {
-                plain.pop();
-            }
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -97,12 +97,6 @@ impl Source {
         })
     }
 
-    /// The mask file of an image, if images have masks.
-    pub(crate) fn mask_file(&self, index: u32) -> Option<&Path> {
-        let files = &self.masks.as_ref()?.files;
-        files.get(index as usize).map(PathBuf::as_path)
-    }
-
     /// The path of each mask, relative to their folder, in the order of the samples.
     pub(crate) fn mask_names(&self) -> impl Iterator<Item = &Path> {
         let masks = self.masks.iter();
@@ -127,9 +121,9 @@ impl Source {
     }
 
     fn read_pair(&self, index: u32, limits: ImageLimits) -> Result<(RgbImage, LabelMap), String> {
-        let (Some(masks), Some(file)) = (&self.masks, self.mask_file(index)) else {
-            return Err("the image has no mask".to_owned());
-        };
+        let masks = self.masks.as_ref();
+        let found = masks.and_then(|masks| Some((masks, masks.files.get(index as usize)?)));
+        let (masks, file) = found.ok_or("the image has no mask")?;
         let map = masks.read(file, limits)?;
         // Read from a file with sides of 32 bits.
         let size = (map.size.1 as u32, map.size.0 as u32);

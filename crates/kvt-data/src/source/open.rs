@@ -1,7 +1,5 @@
 //! Both splits of a data set, or one of them, by kind.
 
-use std::path::Path;
-
 use super::archives::{label_sets, listed};
 use super::splits::{Split, SplitError, divided, name, refuse_splits, refuse_whole, split_name};
 use super::{Known, Source, cifar, coco, labelled, pairs, parquet, share};
@@ -158,7 +156,10 @@ fn read(
     match data.kind {
         DataKind::Folder | DataKind::Shapes => {
             let dir = split.map_or_else(|| data.path.clone(), |split| data.path.join(split));
-            folder(&dir, data, classes)
+            match classes {
+                Some(classes) => Source::open_with_classes(dir, classes),
+                None => Source::open(dir, data.class_order),
+            }
         }
         DataKind::Parquet if data.label_sets => label_sets(data, split, classes),
         DataKind::Tar | DataKind::Parquet => {
@@ -172,13 +173,6 @@ fn read(
         DataKind::Cifar => cifar::open(&data.path, name)?.relabelled(classes),
         DataKind::Masks => pairs::open(data, split, classes),
         DataKind::Coco => coco::open(data, asked, name, classes),
-    }
-}
-
-fn folder(dir: &Path, data: &DataConfig, classes: Option<&[String]>) -> Result<Source, DataError> {
-    match classes {
-        Some(classes) => Source::open_with_classes(dir, classes),
-        None => Source::open(dir, data.class_order),
     }
 }
 

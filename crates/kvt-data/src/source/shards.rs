@@ -106,14 +106,6 @@ fn numbers(list: PathBuf, samples: &[Sample]) -> Result<Vec<String>, DataError> 
 /// What is wrong with a shard, and in which member.
 type Fault = (Option<String>, ShardFault);
 
-fn error(shard: &Path, (member, fault): Fault) -> DataError {
-    DataError::Shard {
-        shard: shard.to_owned(),
-        member,
-        fault,
-    }
-}
-
 /// The files of a sample found so far.
 #[derive(Default)]
 struct Parts {
@@ -170,7 +162,11 @@ fn index(shard: &Path, number: u32, classes: Option<usize>) -> Result<Index, Dat
     let open = || regular::open(shard).map_err(|error| regular::named(shard, &error));
     // The labels are read at a position of their own.
     let found = Index::read((shard, number), open()?, &mut open()?, classes);
-    found.map_err(|fault| error(shard, fault))
+    found.map_err(|(member, fault)| DataError::Shard {
+        shard: shard.to_owned(),
+        member,
+        fault,
+    })
 }
 
 impl Index {

@@ -38,10 +38,8 @@ pub(crate) fn surveys(
     splits: &[&str],
     label_column: &str,
 ) -> Result<Vec<Source>, DataError> {
-    let mut surveys: Vec<Source> = Vec::new();
-    for split in splits {
-        surveys.push(survey(root, split, label_column)?);
-    }
+    let surveys = splits.iter().map(|split| survey(root, split, label_column));
+    let mut surveys = surveys.collect::<Result<Vec<Source>, DataError>>()?;
     if let Some(first) = surveys.first_mut()
         && !first.tables.is_empty()
         && splits != [""]

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Context, Mechanism, Mixer, Place};
+use kvt_attention::{Context, Mechanism, Mixer, Place, merge_heads};
 use kvt_ops::linear;
 
 use super::stage::StageSize;
@@ -64,6 +64,7 @@ impl SelfAttention<3> for ConvAttention {
             };
             let projected = linear(layer, all);
             let [_, tokens, _] = projected.dims();
+            // A view; `split_heads` would copy it, and its gradient several times.
             projected
                 .reshape([batch, tokens, self.place.heads, self.place.head_dim])
                 .swap_dims(1, 2)
@@ -79,10 +80,7 @@ impl SelfAttention<3> for ConvAttention {
         };
         pass.watch
             .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
-        self.mixer
-            .attend(q, k, v, context)
-            .swap_dims(1, 2)
-            .reshape([batch, tokens, dim])
+        merge_heads(self.mixer.attend(q, k, v, context))
     }
 
     fn proj(&self) -> &Linear {

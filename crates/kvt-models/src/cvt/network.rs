@@ -81,7 +81,8 @@ impl Backbone for Cvt {
                 x = Tensor::cat(vec![class, x], 1);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
-            (x, blocks) = forward_blocks(&stage.blocks, x, pass, ask.blocks);
+            let kept = ask.blocks_of(s, self.stages.len());
+            (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
             maps.extend(ask.maps.then(|| to_map(x.clone(), prefix, grid)));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);

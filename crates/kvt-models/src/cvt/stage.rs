@@ -24,7 +24,7 @@ impl StageSize {
     /// The convolution before the projection to queries, or to keys and values.
     pub(super) fn projection(&self, stride: usize) -> ConvSettings {
         let dim = self.blocks.block.dim;
-        let conv = ConvSettings::patches(dim, dim, 3).moving(stride, 1);
+        let conv = ConvSettings::centred([dim; 2], 3, stride);
         conv.in_groups(dim).without_bias()
     }
 
@@ -45,12 +45,7 @@ impl StageSize {
 
     /// Size and cost of the blocks and of the embedding before them.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
-        let Transformer {
-            block,
-            depth,
-            ref attention,
-            place,
-        } = self.blocks;
+        let (block, place) = (self.blocks.block, self.blocks.place);
         let BlockSize { dim, hidden, .. } = block;
         let (queries, keys_and_values) = (self.projection(1), self.projection(self.kv_stride));
         let (tokens, keys) = (place.queries, place.keys);
@@ -64,7 +59,7 @@ impl StageSize {
             block.params() + projections,
             Macs::linear(convolutions + linear),
         );
-        StageSummary::new(format!("stage{stage}"), depth, size, attention, &place, 1)
-            .with_modules(embed, Macs::linear(self.embed.macs(self.before)))
+        let blocks = self.blocks.summary_of(format!("stage{stage}"), size, 1);
+        blocks.with_modules(embed, Macs::linear(self.embed.macs(self.before)))
     }
 }

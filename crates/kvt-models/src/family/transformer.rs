@@ -1,6 +1,6 @@
 //! Transformer blocks of the same sizes, one after another.
 
-use kvt_attention::{AttentionConfig, MultiHeadAttention, Place};
+use kvt_attention::{AttentionConfig, Macs, MultiHeadAttention, Place};
 
 use crate::error::ModelError;
 use crate::family::cost::{BlockSize, StageSummary};
@@ -44,7 +44,18 @@ impl Transformer {
     /// Size and cost of the blocks.
     pub(crate) fn summary(&self, name: impl Into<String>) -> StageSummary {
         let size = (self.block.params(), self.block.macs(self.place.queries));
-        StageSummary::new(name, self.depth, size, &self.attention, &self.place, 1)
+        self.summary_of(name, size, 1)
+    }
+
+    /// The same if a block without its attention has so many parameters and operations, and an attention at each of `places` places.
+    pub(crate) fn summary_of(
+        &self,
+        name: impl Into<String>,
+        size: (usize, Macs),
+        places: usize,
+    ) -> StageSummary {
+        let (depth, attention) = (self.depth, &self.attention);
+        StageSummary::new(name, depth, size, attention, &self.place, places)
     }
 
     /// The blocks with multi-head attention, one for each rate of drop path.

@@ -42,6 +42,13 @@ pub(crate) fn tokens(side: usize) -> Result<(), ModelError> {
     within(field, side as f64, side <= 1024, expected)
 }
 
+/// Refuses windows that are much larger than the first map, which is the largest: they would be padding alone, and the pairs of their
+/// tokens would fill any memory. Small maps have windows of any usual size.
+pub(crate) fn window(side: usize, map: usize) -> Result<(), ModelError> {
+    let expected = "at most the tokens along a side of the first map, or 32 if there are fewer";
+    within("window_size", side as f64, side <= map.max(32), expected)
+}
+
 /// Refuses a list, given by its length, that does not have one entry per stage.
 pub(crate) fn per_stage(
     field: &'static str,

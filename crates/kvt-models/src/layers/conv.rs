@@ -65,6 +65,12 @@ impl ConvSettings {
         }
     }
 
+    /// A convolution from channels to channels, padded by half of its kernel, whose side is odd: at a stride of 1 a map keeps its size.
+    pub(crate) fn centred(channels: [usize; 2], kernel: usize, stride: usize) -> Self {
+        let [in_channels, out_channels] = channels;
+        Self::patches(in_channels, out_channels, kernel).moving(stride, kernel / 2)
+    }
+
     /// The same with groups of channels that do not mix.
     #[must_use]
     pub(crate) fn in_groups(self, groups: usize) -> Self {

@@ -110,7 +110,8 @@ impl Backbone for Pit {
                 (x, grid) = pool.forward(ask.lower(x), prefix, grid);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64)).behind(prefix, 0);
-            (x, blocks) = forward_blocks(&stage.blocks, x, pass, ask.blocks);
+            let kept = ask.blocks_of(s, self.transformers.len());
+            (x, blocks) = forward_blocks(&stage.blocks, x, pass, kept);
             maps.extend(ask.maps.then(|| to_map(x.clone(), prefix, grid)));
         }
         let norm = |x| layer_norm(&self.norm, x, NORM_EPSILON);

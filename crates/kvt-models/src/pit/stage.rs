@@ -19,7 +19,7 @@ pub(super) struct StageSize {
 
 /// Halves a map, with equally many filters for each of its channels.
 pub(super) fn pool(in_channels: usize, out_channels: usize) -> ConvSettings {
-    let conv = ConvSettings::patches(in_channels, out_channels, 3).moving(2, 1);
+    let conv = ConvSettings::centred([in_channels, out_channels], 3, 2);
     conv.in_groups(in_channels)
 }
 

@@ -30,26 +30,24 @@ struct BottleneckSize {
     stride: usize,
 }
 
-/// A convolution without groups.
-fn conv(channels: [usize; 2], kernel: usize, stride: usize, bias: bool) -> ConvSettings {
-    let [in_channels, out_channels] = channels;
-    let conv = ConvSettings::patches(in_channels, out_channels, kernel).moving(stride, kernel / 2);
-    ConvSettings { bias, ..conv }
+/// A convolution of a bottleneck, which has no bias.
+fn conv(channels: [usize; 2], kernel: usize, stride: usize) -> ConvSettings {
+    ConvSettings::centred(channels, kernel, stride).without_bias()
 }
 
 impl BottleneckSize {
     fn trunk(self) -> [ConvSettings; 3] {
         [
-            conv([self.in_channels, WIDTH], 1, 1, false),
-            conv([WIDTH, WIDTH], 3, self.stride, false),
-            conv([WIDTH, WIDE], 1, 1, false),
+            conv([self.in_channels, WIDTH], 1, 1),
+            conv([WIDTH, WIDTH], 3, self.stride),
+            conv([WIDTH, WIDE], 1, 1),
         ]
     }
 
     /// The projection of the shortcut, if channels or size change.
     fn downsample(self) -> Option<ConvSettings> {
         let changes = self.stride != 1 || self.in_channels != WIDE;
-        changes.then(|| conv([self.in_channels, WIDE], 1, self.stride, false))
+        changes.then(|| conv([self.in_channels, WIDE], 1, self.stride))
     }
 
     /// The convolutions with the sides of the maps that they see, from a map with sides of `size`; each is followed
@@ -66,11 +64,11 @@ impl BottleneckSize {
 /// The sizes of the visual tokens.
 impl SoVitConfig {
     fn stem(&self) -> ConvSettings {
-        conv([self.common.in_chans, WIDTH], 3, 1, true)
+        ConvSettings::centred([self.common.in_chans, WIDTH], 3, 1)
     }
 
     fn transition(&self) -> ConvSettings {
-        conv([WIDE, self.embed_dim], 1, 1, true)
+        ConvSettings::centred([WIDE, self.embed_dim], 1, 1)
     }
 
     /// The bottlenecks with the sides of the maps that they see, and the side of the map after them.
@@ -85,7 +83,7 @@ impl SoVitConfig {
                 },
                 size,
             );
-            size = conv([WIDTH; 2], 3, stride, false).output_size(size);
+            size = conv([WIDTH; 2], 3, stride).output_size(size);
             in_channels = WIDE;
             bottleneck
         });

@@ -3,8 +3,8 @@
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use kvt_attention::{Context, Mechanism, Mixer, Place, Score};
-use kvt_ops::{Residual, linear, permute_reshape};
+use kvt_attention::{Context, Mechanism, Mixer, Place, Score, split_windows};
+use kvt_ops::{Residual, linear};
 
 use super::config::StageSize;
 use super::masks::{MaskCache, Masks};
@@ -99,32 +99,26 @@ impl SelfAttention<4> for WindowAttention {
         let masks = self.masks.of(on, &device, || Masks::new(on, &device));
         let x = on.cut(map);
         let [batch, windows, area, dim] = x.dims();
-        let Place {
-            heads, head_dim, ..
-        } = self.place;
 
-        // Windows are folded into the heads: all of them attend at once, and the sum that is added to their scores is
-        // one tensor for the whole batch, and without a mask one for all windows.
-        let qkv = linear(&self.qkv, x).reshape([batch, windows, area, 3, heads, head_dim]);
-        let shape = [3, batch, windows * heads, area, head_dim];
-        let qkv = permute_reshape(qkv, [3, 0, 1, 4, 2, 5], shape);
-        let part = |i| qkv.clone().narrow(0, i, 1).squeeze_dim::<4>(0);
+        // All windows attend at once, each as an image; the sum that is added to their scores is one tensor for the whole batch, and
+        // without a mask one for all windows.
+        let qkv = linear(&self.qkv, x.reshape([batch * windows, area, dim]));
         let score = Score {
             bias: Some(self.bias(on, masks.shift.as_ref())),
             mask: self.hidden(on, masks),
         };
         let context = Context {
             score,
+            windows,
             ..self.place.context(pass.phase)
         };
-        let (q, k, v) = (part(0), part(1), part(2));
-        pass.watch
-            .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
-        let mixed = self.mixer.attend(q, k, v, context);
-        let apart = [batch, windows, heads, area, head_dim];
-        // On the CPU the output is a view; a reshape would copy it on one thread.
-        let mixed = permute_reshape(mixed, [0, 1, 2, 3], apart);
-        permute_reshape(mixed, [0, 1, 3, 2, 4], [batch, windows, area, dim])
+        let heads = self.place.heads;
+        pass.watch.probabilities(|| {
+            let [q, k, _] = split_windows(qkv.clone(), heads, windows);
+            self.mixer.probabilities(q, k, &context)
+        });
+        let mixed = self.mixer.attend_packed(qkv, heads, context);
+        mixed.reshape([batch, windows, area, dim])
     }
 
     fn proj(&self) -> &Linear {

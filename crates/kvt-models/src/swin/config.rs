@@ -26,6 +26,8 @@ const SIZES: [NamedSize; 4] = [
 const TABLE: &str = ".relative_position_bias_table";
 /// More stages shrink any image to nothing, and their channels would overflow.
 const MAX_STAGES: usize = 16;
+/// Every block has a number for each pair of tokens of a window: 1 GiB of them in such windows.
+const MAX_WINDOW: usize = 128;
 
 /// Sizes and settings of a Swin. Lists have one entry per stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,16 +81,11 @@ impl SwinConfig {
 impl StageSize {
     /// Size and cost of the blocks, and of the merging of patches before them.
     fn summary(&self, stage: usize) -> StageSummary {
-        let Transformer {
-            block,
-            depth,
-            ref attention,
-            place,
-        } = self.blocks;
-        let (dim, windows) = (block.dim, self.windows);
+        let (block, windows) = (self.blocks.block, self.windows);
+        let dim = block.dim;
         let count = windows.count();
         let tokens = windows.map.iter().product::<usize>();
-        let table = windows.relative_positions() * place.heads;
+        let table = windows.relative_positions() * self.blocks.place.heads;
         // The padding of a map is projected and attends, but does not reach the MLP.
         let padded = count * windows.area();
         let padding = Macs::linear((padded - tokens) * 4 * dim * dim);
@@ -99,7 +96,7 @@ impl StageSize {
             _ => (2 * dim * dim, 4 * dim),
         };
         let name = format!("layers.{stage}");
-        let blocks = StageSummary::new(name, depth, size, attention, &place, count);
+        let blocks = self.blocks.summary_of(name, size, count);
         StageSummary { tokens, ..blocks }
             .with_modules(merging + merging_norm, Macs::linear(tokens * merging))
     }
@@ -159,7 +156,15 @@ impl FamilyConfig for SwinConfig {
             expected,
         )?;
         validate::whole_patches(self.common.side(), self.patch_size)?;
-        validate::tokens(self.grid_size())?;
+        let map = self.grid_size();
+        validate::tokens(map)?;
+        let side = Windows::new(map, self.window_size, self.common.dense).side;
+        validate::window(side, map)?;
+        let (window, expected) = (
+            self.window_size as f64,
+            "at most 128 where the map has more tokens along a side",
+        );
+        validate::within("window_size", window, side <= MAX_WINDOW, expected)?;
         for (i, stage) in self.stages().enumerate() {
             // The channels double from stage to stage.
             let valid = stage.blocks.validate(self.common.mlp_ratio);

@@ -24,9 +24,6 @@ pub struct Swin {
     patch_embed: PatchEmbed,
     layers: Vec<Stage>,
     norm: LayerNorm,
-    /// Whether images of any size are padded to whole patches.
-    #[module(skip)]
-    is_dense: bool,
 }
 
 /// Blocks at one resolution, in all stages but the first after a halving of the resolution.
@@ -63,13 +60,10 @@ impl Swin {
             .with_norm(&init.child("patch_embed"), NORM_EPSILON),
             layers,
             norm: init.layer_norm(config.num_features(), NORM_EPSILON),
-            is_dense: config.common.dense.is_some(),
         }
     }
-}
 
-impl Swin {
-    /// In dense networks, images with zeros at their right and bottom, up to whole patches.
+    /// Images with zeros at their right and bottom, up to whole patches: those of a classifier are whole.
     ///
     /// # Shapes
     ///
@@ -78,7 +72,7 @@ impl Swin {
         let [_, _, height, width] = images.dims();
         let patch_size = self.patch_embed.patch_size();
         let [down, right] = [height, width].map(|side| side.next_multiple_of(patch_size) - side);
-        if !self.is_dense || [down, right] == [0, 0] {
+        if [down, right] == [0, 0] {
             return images;
         }
         images.pad([(0, down), (0, right)], PadMode::Constant(0.0))
@@ -101,7 +95,8 @@ impl Backbone for Swin {
             }
             let [_, rows, columns, _] = map.dims();
             let pass = ask.pass(s, [rows, columns], phase.child(s as u64));
-            (map, blocks) = forward_blocks(&stage.blocks, map, pass, ask.blocks);
+            let kept = ask.blocks_of(s, self.layers.len());
+            (map, blocks) = forward_blocks(&stage.blocks, map, pass, kept);
             maps.extend(ask.maps.then(|| map.clone().permute([0, 3, 1, 2])));
         }
         let norm = |map: Tensor<4>| {

@@ -68,8 +68,8 @@ impl TntConfig {
 
     /// The convolution of a patch, or of the image.
     pub(super) fn pixel_embed(&self) -> ConvSettings {
-        let conv = ConvSettings::patches(self.common.in_chans, self.inner_dim, 7);
-        conv.moving(self.inner_stride, 3)
+        let channels = [self.common.in_chans, self.inner_dim];
+        ConvSettings::centred(channels, 7, self.inner_stride)
     }
 
     /// The inner transformers.
@@ -105,16 +105,10 @@ impl TntConfig {
     fn stages(&self) -> Vec<StageSummary> {
         let (patches, depth) = (self.grid_size().pow(2), self.depth);
         let projection = Macs::linear(patches * self.pixel_numbers() * self.embed_dim);
-        let Transformer {
-            block,
-            attention,
-            place,
-            ..
-        } = self.inner();
-        let size = (block.params(), block.macs(place.queries) * patches);
-        let outer = self.outer().summary("outer");
+        let (inner, outer) = (self.inner(), self.outer().summary("outer"));
+        let macs = inner.block.macs(inner.place.queries) * patches;
         vec![
-            StageSummary::new("inner", depth, size, &attention, &place, patches),
+            inner.summary_of("inner", (inner.block.params(), macs), patches),
             outer.with_modules(depth * self.projection_params(), projection * depth),
         ]
     }

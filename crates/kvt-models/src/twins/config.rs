@@ -193,10 +193,10 @@ impl FamilyConfig for TwinsConfig {
 
 impl TwinsConfig {
     fn validate_stage(&self, stage: &StageSize, patch: usize) -> Result<(), ModelError> {
-        let (window, expected) = (stage.window_size, "at least 2 tokens, and at most 1024");
-        let is_within = (2..=1024).contains(&window);
-        validate::within("window_size", window as f64, is_within, expected)?;
+        let (window, field) = (stage.window_size, "window_size");
+        validate::within(field, window as f64, window >= 2, "at least 2 tokens")?;
         validate::tokens(stage.grid())?;
+        validate::window(window, self.common.side() / self.strides[0])?;
         let fits = !stage.has_global() || stage.grid() >= stage.sr_ratio;
         let least = patch.saturating_mul(stage.sr_ratio);
         self.common

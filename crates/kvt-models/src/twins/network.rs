@@ -87,7 +87,8 @@ impl Backbone for Twins {
                 x = ask.mixed(x, grid);
             }
             let pass = ask.pass(s, grid, phase.child(s as u64).named("blocks"));
-            (x, blocks) = forward_each(stage, x, pass, ask.blocks, |block, x, pass| {
+            let kept = ask.blocks_of(s, self.blocks.len());
+            (x, blocks) = forward_each(stage, x, pass, kept, |block, x, pass| {
                 let x = block.forward(x, pass);
                 match pass.watch.block.block {
                     0 => pos.forward(x, pass),

@@ -87,19 +87,13 @@ impl StageSize {
     /// The convolution that gives tokens their positions, each channel by itself.
     pub(super) fn position(&self) -> ConvSettings {
         let dim = self.blocks.block.dim;
-        let conv = ConvSettings::patches(dim, dim, 3).moving(1, 1);
-        conv.in_groups(dim)
+        ConvSettings::centred([dim; 2], 3, 1).in_groups(dim)
     }
 
     /// Size and cost of the blocks, of the embedding before them, and of the positions. `keys` and `k` are those of
     /// the kind of blocks with more keys.
     pub(super) fn summary(&self, stage: usize) -> StageSummary {
-        let Transformer {
-            block,
-            depth,
-            attention: ref kind,
-            ..
-        } = self.blocks;
+        let (block, depth, kind) = (self.blocks.block, self.blocks.depth, &self.blocks.attention);
         let BlockSize { dim, hidden, .. } = block;
         let (grid, windows) = (self.grid(), self.windows());
         let tokens = grid.pow(2);

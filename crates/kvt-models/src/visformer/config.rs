@@ -43,9 +43,9 @@ const SPATIAL_MLP_RATIO: usize = 2;
 impl VisformerConfig {
     /// The convolution before the first stage.
     pub(super) fn stem(&self) -> Option<ConvSettings> {
-        let conv = ConvSettings::patches(self.common.in_chans, self.init_channels, 7);
-        let conv = conv.moving(self.strides[0], 3).without_bias();
-        (self.strides[0] > 0).then_some(conv)
+        let channels = [self.common.in_chans, self.init_channels];
+        let conv = ConvSettings::centred(channels, 7, self.strides[0]);
+        (self.strides[0] > 0).then_some(conv.without_bias())
     }
 
     /// The stages, first to last.

@@ -69,7 +69,8 @@ impl Backbone for Visformer {
             }
             x = x + stage.positions(grid);
             let pass = ask.pass(s, grid, phases.child(s as u64).named("blocks"));
-            (x, blocks) = forward_each(&stage.blocks, x, pass, ask.blocks, VisformerBlock::forward);
+            let kept = ask.blocks_of(s, self.stages.len());
+            (x, blocks) = forward_each(&stage.blocks, x, pass, kept, VisformerBlock::forward);
             map = to_map(x, 0, grid);
             maps.extend(ask.maps.then(|| map.clone()));
         }

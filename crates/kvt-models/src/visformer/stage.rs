@@ -30,7 +30,7 @@ pub(super) struct StageSize {
 
 /// The convolution within an MLP.
 pub(super) fn spatial(channels: usize) -> ConvSettings {
-    let conv = ConvSettings::patches(channels, channels, 3).moving(1, 1);
+    let conv = ConvSettings::centred([channels; 2], 3, 1);
     conv.in_groups(GROUPS).without_bias()
 }
 
@@ -59,12 +59,10 @@ impl StageSize {
         let params: usize = convolutions.iter().map(ConvSettings::params).sum();
         let macs: usize = convolutions.iter().map(|conv| conv.macs(self.grid)).sum();
         let size = (params + norms, Macs::linear(macs));
-        let (name, depth) = (format!("stage{}", stage + 1), self.depth);
+        let name = format!("stage{}", stage + 1);
         let blocks = match &self.attention {
-            None => StageSummary::without_attention(name, depth, size, tokens),
-            Some(Transformer {
-                attention, place, ..
-            }) => StageSummary::new(name, depth, size, attention, place, 1),
+            None => StageSummary::without_attention(name, self.depth, size, tokens),
+            Some(blocks) => blocks.summary_of(name, size, 1),
         };
         let embed = self.embed.params() + norm + tokens * dim;
         blocks.with_modules(embed, Macs::linear(self.embed.macs(self.before)))

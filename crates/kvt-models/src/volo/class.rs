@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
-use kvt_attention::{Mechanism, Mixer, Place};
+use kvt_attention::{Mechanism, Mixer, Place, merge_heads, split_heads};
 use kvt_ops::linear;
 
 use crate::family::cost::BlockSize;
@@ -39,19 +39,13 @@ impl SelfAttention<3> for ClassAttention {
     ///
     /// `[batch, 1 + tokens, dim]` to `[batch, 1, dim]`.
     fn mix(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
-        let [batch, tokens, dim] = x.dims();
-        let Place {
-            heads, head_dim, ..
-        } = self.place;
-        let q = linear(&self.q, x.clone().narrow(1, 0, 1)).reshape([batch, heads, 1, head_dim]);
-        let kv = linear(&self.kv, x)
-            .reshape([batch, tokens, 2, heads, head_dim])
-            .permute([2, 0, 3, 1, 4]);
-        let [k, v] = [0, 1].map(|i| kv.clone().narrow(0, i, 1).squeeze_dim::<4>(0));
+        let heads = self.place.heads;
+        let [q] = split_heads(linear(&self.q, x.clone().narrow(1, 0, 1)), heads);
+        let [k, v] = split_heads(linear(&self.kv, x), heads);
         let context = self.place.context(pass.phase);
         pass.watch
             .probabilities(|| self.mixer.probabilities(q.clone(), k.clone(), &context));
-        self.mixer.attend(q, k, v, context).reshape([batch, 1, dim])
+        merge_heads(self.mixer.attend(q, k, v, context))
     }
 
     fn proj(&self) -> &Linear {

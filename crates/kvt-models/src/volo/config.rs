@@ -90,8 +90,7 @@ impl VoloConfig {
     /// The convolutions before the patches, each with its place in the original's list.
     pub(super) fn stem(&self) -> [(usize, ConvSettings); 3] {
         let conv = |in_channels, kernel, stride| {
-            let conv = ConvSettings::patches(in_channels, self.stem_dim, kernel);
-            conv.moving(stride, kernel / 2).without_bias()
+            ConvSettings::centred([in_channels, self.stem_dim], kernel, stride).without_bias()
         };
         [
             (0, conv(self.common.in_chans, STEM_KERNEL, self.strides[0])),

@@ -28,6 +28,6 @@ pub(super) fn class_summary(name: &str, class: &Transformer) -> StageSummary {
     let size = (class.block.params(), Macs::linear(linear));
     StageSummary {
         takes_attention: false,
-        ..StageSummary::new(name, class.depth, size, &class.attention, &place, 1)
+        ..class.summary_of(name, size, 1)
     }
 }

@@ -79,33 +79,78 @@ pub fn attention(
 ) -> Tensor<4> {
     assert_fit(&q, &k, &v);
     assert_kept(settings);
-    let shapes = [
-        bias.as_ref().map(Tensor::dims),
-        mask.as_ref().map(Tensor::dims),
-    ];
-    for (name, shape) in ["bias", "mask"].into_iter().zip(shapes) {
-        if let Some(shape) = shape {
-            assert_broadcast(name, shape, &q, &k);
-        }
-    }
+    let [batch, heads, queries, _] = q.dims();
+    let scores = [batch, heads, queries, k.dims()[2]];
+    assert_fits("bias", bias.as_ref().map(Tensor::dims), scores);
+    assert_fits("mask", mask.as_ref().map(Tensor::dims), scores);
     let bias = bias.map(Tensor::into_dispatch);
     let added = Added::<Dispatch>::new(bias, mask.map(Tensor::into_dispatch));
     let (q, k, v) = (q.into_dispatch(), k.into_dispatch(), v.into_dispatch());
     Tensor::from_dispatch(Dispatch::fused_attention(q, k, v, added, settings).0)
 }
 
-/// [`attention`] among the tokens, from the packed projection.
+/// How many heads and windows a packed projection has.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing {
+    /// Attention heads.
+    pub heads: usize,
+    /// Windows of an image, each of which is a sequence by itself; 1 if the image is one sequence.
+    pub windows: usize,
+}
+
+impl Packing {
+    /// Whether [`self_attention`] takes a bias of this shape, if it can be broadcast to the scores.
+    pub fn takes(self, shape: [usize; 4]) -> bool {
+        let heads = shape[1];
+        heads > 0
+            && heads.is_multiple_of(self.heads)
+            && self.windows.is_multiple_of(heads / self.heads)
+    }
+}
+
+/// [`attention`] among the tokens of each window, from the packed projection.
 ///
 /// # Shapes
-/// - `qkv`: `[batch, tokens, 3 * dim]` in the order `(3, heads, head_dim)`
-/// - output: `[batch, tokens, dim]`
+/// - `qkv`: `[batch * windows, tokens, 3 * dim]` in the order `(3, heads, head_dim)`
+/// - `bias`: as for [`attention`] with the windows folded into the heads; its second dimension has the heads of one window, or
+///   of several that divide the windows
+/// - `mask`: as for [`attention`] with the windows folded into the heads
+/// - output: `[batch * windows, tokens, dim]`
 ///
 /// # Panics
-/// If no key would be kept.
-pub fn self_attention(qkv: Tensor<3>, heads: usize, settings: AttentionSettings) -> Tensor<3> {
+/// If the shapes do not match, or no key would be kept.
+pub fn self_attention(
+    qkv: Tensor<3>,
+    packing: Packing,
+    bias: Option<Tensor<4>>,
+    mask: Option<Tensor<4, Bool>>,
+    settings: AttentionSettings,
+) -> Tensor<3> {
     assert_kept(settings);
+    let Packing { heads, windows } = packing;
+    let [images, tokens, width] = qkv.dims();
+    assert!(
+        heads > 0
+            && windows > 0
+            && width.is_multiple_of(3 * heads)
+            && images.is_multiple_of(windows),
+        "attention: a projection of {:?} for {packing:?}",
+        qkv.dims(),
+    );
+    let scores = [images / windows, windows * heads, tokens, tokens];
+    assert_fits("bias", bias.as_ref().map(Tensor::dims), scores);
+    assert_fits("mask", mask.as_ref().map(Tensor::dims), scores);
+    if let Some(bias) = &bias {
+        assert!(
+            packing.takes(bias.dims()),
+            "attention: a bias of {:?} for {packing:?}",
+            bias.dims(),
+        );
+    }
+    let bias = bias.map(Tensor::into_dispatch);
+    let added = Added::<Dispatch>::new(bias, mask.map(Tensor::into_dispatch));
     let qkv = qkv.into_dispatch();
-    Tensor::from_dispatch(Dispatch::fused_self_attention(qkv, heads, settings).0)
+    Tensor::from_dispatch(Dispatch::fused_self_attention(qkv, added, packing, settings).0)
 }
 
 fn assert_kept(settings: AttentionSettings) {
@@ -129,10 +174,12 @@ fn assert_fit(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) {
     );
 }
 
-fn assert_broadcast(name: &str, shape: [usize; 4], q: &Tensor<4>, k: &Tensor<4>) {
-    let [batch, heads, queries, _] = q.dims();
-    let scores = [batch, heads, queries, k.dims()[2]];
-    let divides = shape[1] > 0 && heads.is_multiple_of(shape[1]);
+/// If there is a bias or a mask of this shape, it can be broadcast to the scores.
+fn assert_fits(name: &str, shape: Option<[usize; 4]>, scores: [usize; 4]) {
+    let Some(shape) = shape else {
+        return;
+    };
+    let divides = shape[1] > 0 && scores[1].is_multiple_of(shape[1]);
     let broadcast = |axis: usize| shape[axis] == 1 || shape[axis] == scores[axis];
     assert!(
         divides && [0, 2, 3].into_iter().all(broadcast),

@@ -1,4 +1,5 @@
-//! k-NN softmax on the CubeCL runtimes: kernel launches.
+//! k-NN softmax on GPUs, the CubeCL runtimes: launches of the kernels in `gpu/kernel.rs`, which choose keys by the crate's
+//! `gpu/select.rs`.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};

@@ -1,4 +1,4 @@
-//! Layer normalisation on the CubeCL runtimes: kernel launches.
+//! Layer normalisation on GPUs, the CubeCL runtimes: launches of the kernels in `gpu/kernel.rs`.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn::tensor::{DType, Shape};

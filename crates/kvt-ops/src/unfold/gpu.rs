@@ -1,4 +1,4 @@
-//! Unfold and fold on the CubeCL runtimes: kernel launches.
+//! Unfold and fold on GPUs, the CubeCL runtimes: launches of the kernel in `gpu/kernel.rs`.
 
 use burn::backend::{TensorMetadata, cubecl::dtype_to_storage_type, tensor::FloatTensor};
 use burn::tensor::Shape;

@@ -5,8 +5,8 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{
-    AttentionSettings, Residual, gelu, in_type, linear, linear_add, quick_gelu, self_attention,
-    widened,
+    AttentionSettings, Packing, Residual, gelu, in_type, linear, linear_add, quick_gelu,
+    self_attention, widened,
 };
 use kvt_testing::devices::{assert_close, devices_of, tensor, values};
 use kvt_testing::naive::draw;
@@ -221,7 +221,12 @@ fn attention_of_half_types_is_near_that_of_f32() {
             let qkv = rounded(numbers(1, [2, 70, 3 * 48], &device), dtype);
             let run = |dtype| {
                 let qkv = qkv.clone().detach().require_grad();
-                let out = self_attention(in_type(qkv.clone(), dtype), 3, settings);
+                let packing = Packing {
+                    heads: 3,
+                    windows: 1,
+                };
+                let packed = in_type(qkv.clone(), dtype);
+                let out = self_attention(packed, packing, None, None, settings);
                 assert_eq!(out.dtype(), dtype);
                 let probe = numbers(2, [2, 70, 48], &device);
                 let grads = (in_type(out.clone(), DType::F32) * probe).sum().backward();

@@ -132,7 +132,12 @@ pub fn attribute(
             let classes = logits.len();
             return Err(AttributionError::Class { class, classes });
         }
-        None => largest(&logits),
+        None => {
+            // Of equal ones the first.
+            let classes = (0..logits.len()).rev();
+            let largest = classes.max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+            largest.unwrap_or(0)
+        }
     };
     let gradients = forward.gradients(class)?;
     let relevance = relevance(&forward, &weights, class)?;
@@ -168,17 +173,5 @@ pub fn attribute(
         patches: patches.into_iter().map(f64::from).collect(),
         blocks,
         has_labels: false,
-    })
-}
-
-/// The index of the largest logit, the first one on a tie.
-fn largest(logits: &[f32]) -> usize {
-    let classes = 1..logits.len();
-    classes.fold(0, |best, class| {
-        if logits[class] > logits[best] {
-            class
-        } else {
-            best
-        }
     })
 }

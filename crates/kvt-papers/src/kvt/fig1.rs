@@ -1,9 +1,9 @@
 //! Figure 1: top-1 against the number of kept keys.
 
 use super::paper::{FIG1, Sweep};
-use super::{cited, fields, ours, paired};
+use super::{bar, cited, fields, ours, paired, with_interval};
 use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
-use kvt_tools::report::{PairedT, Statistic, difference_text};
+use kvt_tools::report::{PairedT, Statistic};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
@@ -111,12 +111,7 @@ fn beside_dense(point: &Point, points: &[Point], among: usize) -> Option<String>
         Some(_) => format!("undecided{level}"),
         None => "no interval".to_owned(),
     };
-    // Behind the sign is the interval here, not the spread.
-    let difference = Statistic {
-        spread: test.half_width,
-        ..test.difference
-    };
-    let difference = difference_text(Some(&difference), Metric::TOP1);
+    let difference = with_interval(&test);
     Some(format!(
         "{difference} points beside dense attention (n = {seeds}, {verdict})"
     ))
@@ -271,13 +266,9 @@ fn svg(panels: &[(&Sweep, Vec<Point>)]) -> Result<String, String> {
             lines.push(Line::new("dense", 1, [(first, dense), (1.0, dense)]).dashed());
         }
         lines.push(Line::new("k-NN", 0, knn));
-        // A bar of one standard deviation to each side.
         let bars = points.iter().filter_map(|point| {
-            let last = point.last?;
-            let spread = last.spread?;
-            let ends = [last.mean - spread, last.mean + spread];
-            let ends = ends.map(|end| (point.share, end));
-            Some(Line::new("", usize::from(is_dense(point)), ends))
+            let color = usize::from(is_dense(point));
+            bar(color, point.share, &point.last?)
         });
         lines.extend(bars);
         let chart = Chart {

@@ -43,7 +43,7 @@ pub(crate) const ITEM: Item = Item {
 
 fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let row = |place: usize| -> Result<LayersOfRow, ReproduceError> {
-        let row = LayersOfRow::of(runs, ROWS[place].0, 0)?;
+        let row = LayersOfRow::of(runs, ROWS[place].0)?;
         watch.progress(place + 1, ROWS.len());
         Ok(row)
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::fig2;
+use super::inside::{ROWS, over_seeds};
 use crate::error::quoted;
 use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table};
 use kvt_tools::report::Statistic;
@@ -13,8 +14,6 @@ use kvt_train::plot::{Axis, ErrorLine, LinePanel, line_panels};
 use kvt_train::run::{Event, LayerRecord, Metric, RunDir, read_log};
 use kvt_train::table::{Table, cells, or_empty};
 
-/// The rows of the sweep, and the titles of their panels.
-const ROWS: [(&str, &str); 2] = [("dense", "dense"), ("knn", "k-NN")];
 /// The measure that is drawn; the CSV file also has [`Measure::NonlocalityRaw`].
 const DRAWN: Measure = Measure::Nonlocality;
 
@@ -50,8 +49,8 @@ fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, Reprodu
         watch.warn(&without);
     }
     let means = |row: &ByLayer| -> Vec<f64> {
-        let values = row.values().filter_map(|seeds| statistic(seeds));
-        values.map(|found| found.mean).collect()
+        let values = row.values().filter_map(|seeds| over_seeds(seeds));
+        values.map(|(mean, _)| mean).collect()
     };
     let all: Vec<f64> = rows.iter().flat_map(|(_, row)| means(row)).collect();
     let panels: Vec<_> = rows
@@ -131,23 +130,15 @@ fn lacking(without: &[String]) -> String {
     )
 }
 
-/// The statistic of the means over the seeds.
-fn statistic(seeds: &[(f64, Option<f64>)]) -> Option<Statistic> {
-    let means: Vec<f64> = seeds.iter().map(|(mean, _)| *mean).collect();
-    Statistic::of(&means)
-}
-
 fn lines(row: &ByLayer) -> Vec<ErrorLine> {
     let mut lines: BTreeMap<usize, ErrorLine> = BTreeMap::new();
     for ((layer, epoch), seeds) in row {
-        let Some(found) = statistic(seeds) else {
+        let Some((mean, error)) = over_seeds(seeds) else {
             continue;
         };
-        let of_images = seeds.first().and_then(|(_, error)| *error);
         let new = || ErrorLine::new(format!("layer {layer}"), layer - 1, []);
         let line = lines.entry(*layer).or_insert_with(new);
-        let point = (f64::from(*epoch), found.mean, found.spread.or(of_images));
-        line.points.push(point);
+        line.points.push((f64::from(*epoch), mean, error));
     }
     lines.into_values().collect()
 }
@@ -196,6 +187,6 @@ fn found(rows: &[(&'static str, ByLayer)], without: &str, runs: &Runs) -> String
 fn last(row: &ByLayer) -> Vec<f64> {
     let epoch = row.keys().map(|(_, epoch)| *epoch).max();
     let own = row.iter().filter(|((_, of), _)| Some(*of) == epoch);
-    own.filter_map(|(_, seeds)| Some(statistic(seeds)?.mean))
+    own.filter_map(|(_, seeds)| Some(over_seeds(seeds)?.0))
         .collect()
 }

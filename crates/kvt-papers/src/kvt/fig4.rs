@@ -1,9 +1,9 @@
 //! Figure 4: where the class token of the last layer looks, head by head.
 
 use super::inside::{Inside, each_row};
-use super::pictures::{Sample, encoded, generated, validation};
+use super::pictures::{Sample, generated, outcome, validation};
 use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
-use kvt_tools::probe::{Drawn, HeadMap, Labelled, NOTE, class_attention, labelled, parts};
+use kvt_tools::probe::{Drawn, HeadMap, Labelled, NOTE, class_attention, parts};
 use kvt_train::error::TrainError;
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
@@ -62,19 +62,11 @@ fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, Reprodu
         seen.push(others);
         Ok(())
     })?;
-    let picture = |rows| labelled(&in_turns(rows), NOTE).map_err(ReproduceError::Draw);
-    let (png, svg) = encoded(&picture(drawn)?)?;
-    let (others, _) = encoded(&picture(seen)?)?;
     let header = "run,image,side,keys,head,row,column,weight";
-    Ok(Outcome {
-        csv: Table::new(header.split(','), csv).csv(),
-        svg,
-        found: found(&table, &seeds, runs),
-        files: vec![
-            ("fig4.png".to_owned(), png),
-            ("fig4-val.png".to_owned(), others),
-        ],
-    })
+    let csv = Table::new(header.split(','), csv).csv();
+    let found = found(&table, &seeds, runs);
+    let pictures = [drawn, seen].map(in_turns);
+    outcome(ITEM.name, &pictures, NOTE, csv, found)
 }
 
 /// The maps of the heads, image by image.

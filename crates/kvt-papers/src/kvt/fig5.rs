@@ -1,12 +1,10 @@
 //! Figure 5: which patches speak for the class, by Transformer Attribution.
 
-use image::RgbImage;
-
 use super::inside::{Inside, each_row};
-use super::pictures::{Sample, encoded, generated, validation};
+use super::pictures::{Sample, generated, outcome, validation};
 use crate::attribution::{Attribution, NOTE, attribute, said};
 use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
-use kvt_tools::probe::labelled;
+use kvt_tools::probe::Labelled;
 use kvt_train::error::TrainError;
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells};
@@ -48,17 +46,10 @@ fn compute(runs: &Runs, _: &Order, watch: &dyn Watch) -> Result<Outcome, Reprodu
         let samples = validation(&cell.plan, inside, side, VALIDATION)?;
         explain(inside, title, samples, &mut seen)
     })?;
-    let (png, svg) = encoded(&picture(&drawn, &classes)?)?;
-    let (others, _) = encoded(&picture(&seen, &classes)?)?;
-    Ok(Outcome {
-        csv: csv(&drawn, &classes),
-        svg,
-        found: found([&drawn, &seen], &seeds, &classes, runs),
-        files: vec![
-            ("fig5.png".to_owned(), png),
-            ("fig5-val.png".to_owned(), others),
-        ],
-    })
+    let pictures = [&drawn, &seen].map(|all| rows(all, &classes));
+    let csv = csv(&drawn, &classes);
+    let found = found([&drawn, &seen], &seeds, &classes, runs);
+    outcome(ITEM.name, &pictures, NOTE, csv, found)
 }
 
 /// Adds what a model says of images, which are the same for each model.
@@ -84,7 +75,7 @@ fn explain(
 }
 
 /// A row for each image: the image, then what speaks for its class in each model.
-fn picture(all: &[Explained], classes: &[String]) -> Result<RgbImage, ReproduceError> {
+fn rows(all: &[Explained], classes: &[String]) -> Vec<Vec<Labelled>> {
     let row = |explained: &Explained| {
         let found = explained.found.iter().map(|(title, found)| {
             let title = format!("{title}: for {}", class(classes, found.class));
@@ -93,8 +84,7 @@ fn picture(all: &[Explained], classes: &[String]) -> Result<RgbImage, ReproduceE
         let Sample { seen, name, .. } = &explained.sample;
         said(seen, vec![name.clone()], &found.collect::<Vec<_>>())
     };
-    let rows: Vec<_> = all.iter().map(row).collect();
-    labelled(&rows, NOTE).map_err(ReproduceError::Draw)
+    all.iter().map(row).collect()
 }
 
 fn csv(all: &[Explained], classes: &[String]) -> String {

@@ -1,15 +1,13 @@
 //! The trained models of an item's runs, for analysis.
 
-use std::num::NonZeroUsize;
-
 use kvt_attention::{AttentionConfig, KnnConfig, Neighbors, PerStage};
-use kvt_models::{Model, ModelError};
+use kvt_models::Model;
 
 use crate::{ReproduceError, Runs, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::Cell;
 use kvt_tools::trained::Trained;
-use kvt_train::analysis::{Analyzer, Estimate, Layer, Measure, analyze};
+use kvt_train::analysis::{Analyzer, Layer, Measure, analyze};
 use kvt_train::config::Plan;
 use kvt_train::data::Split;
 use kvt_train::error::TrainError;
@@ -54,13 +52,9 @@ impl Inside {
         let stages = summary.attending().count();
         let (mut given, mut counts) = (Vec::new(), Vec::new());
         for (number, stage) in summary.attending().enumerate() {
-            let own = knn
-                .neighbors
-                .at("neighbors", number, stages)
-                .map_err(ModelError::from)
-                .map_err(TrainError::from)?;
+            let own = knn.neighbors.at("neighbors", number, stages)?;
             given.push(own);
-            counts.push(NonZeroUsize::new(own.resolve(stage.keys)).map_or(own, Neighbors::Count));
+            counts.push(Neighbors::count(own.resolve(stage.keys)).unwrap_or(own));
         }
         if counts == given {
             return Ok(None);
@@ -120,14 +114,14 @@ pub(super) struct LayersOfRow {
 }
 
 impl LayersOfRow {
-    /// Measures the layers on `images` validation images; 0 is all of them.
-    pub(super) fn of(runs: &Runs, row: &str, images: usize) -> Result<Self, ReproduceError> {
+    /// Measures the layers on all validation images.
+    pub(super) fn of(runs: &Runs, row: &str) -> Result<Self, ReproduceError> {
         let mut seeds = Vec::new();
         for (cell, _) in runs.finished(row) {
             let inside = Inside::of(&cell.plan)?;
             let batches = inside
                 .splits
-                .some_images(&cell.plan, Split::Val, images)
+                .some_images(&cell.plan, Split::Val, 0)
                 .map_err(TrainError::from)?;
             let layers = analyze(
                 Analyzer::default(),
@@ -151,12 +145,18 @@ impl LayersOfRow {
         (0..layers.unwrap_or(0))
             .filter_map(|place| {
                 let of_seed = |(_, layers): &(u64, Vec<Layer>)| layers.get(place)?.get(measure);
-                let found: Vec<Estimate> = self.seeds.iter().filter_map(of_seed).collect();
-                let means: Vec<f64> = found.iter().map(|found| found.mean).collect();
-                let all = Statistic::of(&means)?;
-                let of_images = found.first().and_then(|found| found.error);
-                Some(((place + 1) as f64, all.mean, all.spread.or(of_images)))
+                let found = self.seeds.iter().filter_map(of_seed);
+                let found = found.map(|found| (found.mean, found.error));
+                let (mean, error) = over_seeds(&found.collect::<Vec<_>>())?;
+                Some(((place + 1) as f64, mean, error))
             })
             .collect()
     }
+}
+
+/// The mean over the seeds of means with their errors, and its own error: the spread over the seeds, or of one seed that of its mean.
+pub(super) fn over_seeds(found: &[(f64, Option<f64>)]) -> Option<(f64, Option<f64>)> {
+    let means: Vec<f64> = found.iter().map(|(mean, _)| *mean).collect();
+    let all = Statistic::of(&means)?;
+    Some((all.mean, all.spread.or(found.first()?.1)))
 }

@@ -18,9 +18,14 @@ pub(super) mod table4;
 
 use kvt_models::{StageSummary, Summary};
 
-use super::Version;
-use kvt_tools::report::{PairedT, Statistic};
+use super::{ReproduceError, Version, Watch};
+use kvt_tools::bench::{self, BenchError, ModelCase, Rounds, StepMeasurement};
+use kvt_tools::report::{PairedT, Statistic, difference_text};
+use kvt_tools::sweep::SweepError;
+use kvt_train::device;
+use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, Chart, Line, Names};
+use kvt_train::run::Metric;
 use kvt_train::table::or_empty;
 
 /// The citation of the ECCV version.
@@ -103,6 +108,41 @@ fn paired(first: &[(u64, f64)], second: &[(u64, f64)]) -> Option<PairedT> {
         Some(second - first)
     };
     PairedT::of(&first.iter().filter_map(difference).collect::<Vec<_>>())
+}
+
+/// A difference of top-1 with the half width of its 95 % interval, where other tables have the spread.
+fn with_interval(test: &PairedT) -> String {
+    let difference = Statistic {
+        spread: test.half_width,
+        ..test.difference
+    };
+    difference_text(Some(&difference), Metric::TOP1)
+}
+
+/// A bar of one standard deviation to each side of a mean at `x`; `None` of one seed.
+fn bar(color: usize, x: f64, top: &Statistic) -> Option<Line> {
+    let spread = top.spread?;
+    let ends = [top.mean - spread, top.mean + spread];
+    Some(Line::new("", color, ends.map(|end| (x, end))))
+}
+
+/// Times training steps of all cases in turn on the device with a name, and says in words which one that is. A stop is one of the command,
+/// as while a sweep trains.
+fn steps(
+    cases: &[ModelCase],
+    device: &str,
+    rounds: Rounds,
+    watch: &dyn Watch,
+) -> Result<(Vec<StepMeasurement>, String), ReproduceError> {
+    let device = device::resolve(device).map_err(TrainError::from)?;
+    let all = rounds.warmup + rounds.timed;
+    let told = |done| watch.progress(done, all);
+    let found = bench::step(cases, &device.device, rounds, watch.stop(), told);
+    let found = found.map_err(|error| match error {
+        BenchError::Stopped => ReproduceError::Sweep(SweepError::Stopped),
+        other => ReproduceError::Bench(other),
+    })?;
+    Ok((found, format!("{} ({})", device.name, device.description)))
 }
 
 /// How many keys of a stage a query keeps, in words.

@@ -6,8 +6,9 @@ use image::RgbImage;
 use kvt_ops::Key;
 
 use super::inside::Inside;
-use crate::ReproduceError;
+use crate::{Outcome, ReproduceError};
 use kvt_tools::preview;
+use kvt_tools::probe::{Labelled, labelled};
 use kvt_train::config::Plan;
 use kvt_train::data::View;
 use kvt_train::data::shapes::{Figure, render};
@@ -84,10 +85,27 @@ pub(super) fn validation(
     Ok(samples)
 }
 
-/// A picture as a PNG, and that PNG in an SVG.
-pub(super) fn encoded(picture: &RgbImage) -> Result<(Vec<u8>, String), ReproduceError> {
-    let (width, height) = picture.dimensions();
-    let png = encode_png(picture, width, height).map_err(ReproduceError::Draw)?;
-    let svg = png_in_svg(&png, (width, height));
-    Ok((png, svg))
+/// The result of a figure of two pictures, each in a file: of generated images, which is also the figure itself, and of validation images.
+pub(super) fn outcome(
+    name: &str,
+    pictures: &[Vec<Vec<Labelled>>; 2],
+    note: &str,
+    csv: String,
+    found: String,
+) -> Result<Outcome, ReproduceError> {
+    let mut made = Outcome {
+        csv,
+        found,
+        ..Outcome::default()
+    };
+    for (rows, ending) in pictures.iter().zip(["", "-val"]) {
+        let picture = labelled(rows, note).map_err(ReproduceError::Draw)?;
+        let (width, height) = picture.dimensions();
+        let png = encode_png(&picture, width, height).map_err(ReproduceError::Draw)?;
+        if made.files.is_empty() {
+            made.svg = png_in_svg(&png, (width, height));
+        }
+        made.files.push((format!("{name}{ending}.png"), png));
+    }
+    Ok(made)
 }

@@ -3,11 +3,9 @@
 use super::super::{
     Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table,
 };
-use super::{fields, kept, ours, paired};
-use kvt_tools::bench::{self, ModelCase, Rounds, Timing};
-use kvt_tools::report::{Statistic, difference_text};
-use kvt_train::device;
-use kvt_train::error::TrainError;
+use super::{bar, fields, kept, ours, paired, steps, with_interval};
+use kvt_tools::bench::{ModelCase, Rounds, Timing};
+use kvt_tools::report::Statistic;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
@@ -112,15 +110,11 @@ fn measure(
     };
     // That of the runs.
     let device = order.devices.first().unwrap_or(device);
-    let device = device::resolve(device).map_err(TrainError::from)?;
-    let rounds = ROUNDS.warmup + ROUNDS.timed;
-    let found = bench::step(&cases, &device.device, ROUNDS, |done| {
-        watch.progress(done, rounds);
-    })?;
+    let (found, device) = steps(&cases, device, ROUNDS, watch)?;
     for (row, one) in timed.into_iter().zip(found) {
         row.step = Some(one.step);
     }
-    Ok(Some(format!("{} ({})", device.name, device.description)))
+    Ok(Some(device))
 }
 
 /// How steps were measured, in sentences; empty if none was.
@@ -152,12 +146,7 @@ impl Row {
     fn beside(&self, dense: &Self) -> Option<[String; 2]> {
         let share = self.seconds()? / dense.seconds()?;
         let test = paired(&dense.tops, &self.tops)?;
-        let difference = Statistic {
-            spread: test.half_width,
-            ..test.difference
-        };
-        let points = difference_text(Some(&difference), Metric::TOP1);
-        Some([format!("{share:.2}"), points])
+        Some([format!("{share:.2}"), with_interval(&test)])
     }
 }
 
@@ -235,11 +224,7 @@ fn svg(rows: &[Row]) -> Result<String, String> {
         } else {
             line
         });
-        let ends = top
-            .spread
-            .map(|spread| [top.mean - spread, top.mean + spread]);
-        let bar = ends.map(|ends| Line::new("", color, ends.map(|end| (seconds, end))));
-        lines.extend(bar);
+        lines.extend(bar(color, seconds, &top));
     }
     Chart {
         title: "Top-1 by the seconds of training",

@@ -1,11 +1,11 @@
 //! Version 1's Table 3: the time of an iteration.
 
 use super::paper::SPEED_V1;
-use super::{cited, ratio};
+use super::{cited, ratio, steps};
 use crate::{Item, Make, Order, Outcome, ReproduceError, Version, Watch, table};
-use kvt_tools::bench::{self, ModelCase, Rounds, StepMeasurement};
+use kvt_tools::bench::{ModelCase, Rounds, StepMeasurement};
 use kvt_train::config::{Document, Plan};
-use kvt_train::device;
+use kvt_train::error::TrainError;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::table::{Table, cells, or_empty};
 
@@ -85,13 +85,8 @@ pub(crate) const ITEM: Item = Item {
 fn compute(rounds: Rounds, order: &Order, watch: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let cases = timed().map(|(_, way)| case(way, order));
     let cases = cases.collect::<Result<Vec<_>, _>>()?;
-    let plan = plan(&WAYS[0], order)?;
-    let device = device::resolve(&plan.train.device).map_err(kvt_train::error::TrainError::from)?;
-    let steps = rounds.warmup + rounds.timed;
-    let all = bench::step(&cases, &device.device, rounds, |done| {
-        watch.progress(done, steps);
-    })?;
-    let device = format!("{} ({})", device.name, device.description);
+    let device = plan(&WAYS[0], order)?.train.device;
+    let (all, device) = steps(&cases, &device, rounds, watch)?;
     Outcome::of(csv(&all), svg(&all), found(&all, rounds, &device))
 }
 
@@ -102,15 +97,12 @@ fn plan(way: &Way, order: &Order) -> Result<Plan, ReproduceError> {
     let all: Vec<String> = own.chain(order.overrides.iter().cloned()).collect();
     let document = Document::of_words("the settings of the table", text, &all);
     let plan = document.and_then(|document| document.shared().plan_without_data());
-    plan.map_err(|error| ReproduceError::Config(Box::new(error)))
+    Ok(plan.map_err(|error| TrainError::from(Box::new(error)))?)
 }
 
 fn case(way: &Way, order: &Order) -> Result<ModelCase, ReproduceError> {
     let plan = plan(way, order)?;
-    Ok(ModelCase {
-        dense: None,
-        ..ModelCase::of(way.name, &plan, plan.train.batch_size)?
-    })
+    Ok(ModelCase::of(way.name, &plan, plan.train.batch_size)?)
 }
 
 fn found(all: &[StepMeasurement], rounds: Rounds, device: &str) -> String {
@@ -191,15 +183,19 @@ fn svg(found: &[StepMeasurement]) -> Result<String, String> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use std::sync::atomic::Ordering;
+
     use super::super::super::tests::Heard;
     use super::*;
+    use kvt_tools::sweep::SweepError;
 
-    #[test]
-    fn four_ways_are_timed_on_a_small_model() {
-        let once = Rounds {
-            warmup: 0,
-            timed: 1,
-        };
+    const ONCE: Rounds = Rounds {
+        warmup: 0,
+        timed: 1,
+    };
+
+    /// On a small model.
+    fn order() -> Order {
         let overrides = [
             "train.device=cpu",
             "model.img_size=32",
@@ -209,12 +205,29 @@ mod tests {
             "train.batch_size=2",
             "model.attention.neighbors=3",
         ];
-        let order = Order {
+        Order {
             overrides: overrides.map(str::to_owned).into(),
             ..Order::default()
-        };
+        }
+    }
+
+    /// As a sweep does: with the sentence that the command continues.
+    #[test]
+    fn a_stop_ends_the_measurement_before_the_next_step() {
         let heard = Heard::default();
-        let outcome = compute(once, &order, &heard).unwrap();
+        heard.stop().store(true, Ordering::Relaxed);
+        let error = compute(ONCE, &order(), &heard).unwrap_err();
+        assert!(
+            matches!(error, ReproduceError::Sweep(SweepError::Stopped)),
+            "{error}"
+        );
+        assert!(heard.steps().is_empty());
+    }
+
+    #[test]
+    fn four_ways_are_timed_on_a_small_model() {
+        let heard = Heard::default();
+        let outcome = compute(ONCE, &order(), &heard).unwrap();
         assert_eq!(heard.steps(), [(1, 1)]);
         let lines: Vec<&str> = outcome.csv.lines().collect();
         assert_eq!(lines.len(), 5);

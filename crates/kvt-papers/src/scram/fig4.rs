@@ -161,17 +161,11 @@ fn csv(all: &[Times]) -> String {
 }
 
 impl Times {
-    /// The exponent with which the time grows in the number of tokens, by least squares of the logarithms over the larger maps, or
-    /// over all maps if there are too few larger ones.
+    /// The exponent with which the time grows in the number of tokens, by least squares of the logarithms over the larger maps.
     fn exponent(&self) -> f64 {
-        let larger = |(tokens, _): &&(usize, Timing)| *tokens >= FITTED;
-        let mut points: Vec<_> = self.by_tokens.iter().filter(larger).collect();
-        if points.len() < 2 {
-            points = self.by_tokens.iter().collect();
-        }
-        let points = points
-            .iter()
-            .map(|(tokens, timing)| ((*tokens as f64).ln(), timing.median.ln()));
+        let larger = self.by_tokens.iter();
+        let larger = larger.filter(|(tokens, _)| *tokens >= FITTED);
+        let points = larger.map(|(tokens, timing)| ((*tokens as f64).ln(), timing.median.ln()));
         slope(&points.collect::<Vec<_>>())
     }
 }

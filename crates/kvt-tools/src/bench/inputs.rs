@@ -69,10 +69,7 @@ pub(super) fn normal<const D: usize>(key: Key, shape: [usize; D], device: &Devic
 }
 
 fn numbers(key: Key, count: usize) -> Vec<f32> {
-    let mut rng = key.rng();
-    (0..count)
-        .map(|_| StandardNormal.sample(&mut rng))
-        .collect()
+    StandardNormal.sample_iter(key.rng()).take(count).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,9 @@ pub enum BenchError {
     /// The device failed.
     #[error("the device failed")]
     Device(#[source] ExecutionError),
+    /// A stop was requested.
+    #[error("stopped")]
+    Stopped,
     /// A step failed.
     #[error(transparent)]
     Update(UpdateError),

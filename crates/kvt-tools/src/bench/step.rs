@@ -1,5 +1,7 @@
 //! One training step: forward, loss, backward, clipping and the optimizer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use burn::tensor::Device;
 use kvt_models::ImgSize;
 use serde::{Deserialize, Serialize};
@@ -64,16 +66,20 @@ impl ModelCase {
 /// Times the cases in turn, round by round; `progress` is called with the number of completed rounds.
 ///
 /// # Errors
-/// If a model cannot be built or the device fails.
+/// If a model cannot be built or the device fails; [`BenchError::Stopped`] before the first step after `stop` is set.
 pub fn step(
     cases: &[ModelCase],
     device: &Device,
     rounds: Rounds,
+    stop: &AtomicBool,
     progress: impl FnMut(usize),
 ) -> Result<Vec<StepMeasurement>, BenchError> {
     let running = cases.iter().map(|case| ready(case, device));
     let mut running = running.collect::<Result<Vec<_>, _>>()?;
     let times = rounds.in_turn(&mut running, progress, |running| {
+        if stop.load(Ordering::Relaxed) {
+            return Err(BenchError::Stopped);
+        }
         let ahead = running.ahead();
         let ahead = time(device, &ahead)?;
         let whole = time(device, || running.update(&Processes::alone()))?;

@@ -5,30 +5,14 @@ use std::path::PathBuf;
 use kvt_models::weights::WeightsError;
 
 use crate::trained::TrainedError;
-use kvt_data::DataError;
-use kvt_train::config::ConfigError;
-use kvt_train::error::TrainError;
-use kvt_train::fetch::FetchError;
 
 /// An error while creating a plan from a folder and weights.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FinetuneError {
-    /// An error of the images.
+    /// An error of the images, of the weights or the run that they come from, of the model, or of the configuration.
     #[error(transparent)]
-    Data(#[from] DataError),
-    /// An error of the weights, of the run that they come from, or of the model.
-    #[error(transparent)]
-    Train(#[from] TrainError),
-    /// A run whose network no classifier starts from.
-    #[error(transparent)]
-    Trained(#[from] TrainedError),
-    /// Published weights that are not here and could not be downloaded.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// An error of the configuration.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    Trained(TrainedError),
     /// Another task, whose images, labels and recipe are others.
     #[error(
         "`kvt finetune` trains `task = \"classify\"` alone: for another task set `init.weights` in a configuration, and take `kvt train`"
@@ -123,8 +107,9 @@ fn quoted(names: &[String]) -> String {
     names.collect::<Vec<_>>().join(" and ")
 }
 
-impl From<Box<ConfigError>> for FinetuneError {
-    fn from(error: Box<ConfigError>) -> Self {
-        Self::Config(*error)
+/// Whatever a trained model and its images can lack.
+impl<E: Into<TrainedError>> From<E> for FinetuneError {
+    fn from(error: E) -> Self {
+        Self::Trained(error.into())
     }
 }

@@ -10,7 +10,7 @@ use kvt_data::{
     ColorKind, DataConfig, DataError, DataKind, FolderError, ImageLimits, TEST, TRAIN, VAL,
     is_split, is_whole,
 };
-use kvt_train::config::Document;
+use kvt_train::config::{ConfigError, Document};
 use kvt_train::error::TrainError;
 
 /// The fraction of each class that is kept for validation if there is no folder of validation images.
@@ -72,10 +72,9 @@ impl Images {
         }
         let [train, _] = kvt_data::open(&images.data, None)?;
         if let [class] = train.classes.as_slice() {
-            return Err(FinetuneError::Train(TrainError::OneClass {
-                class: class.clone(),
-                data: train.root,
-            }));
+            let class = class.clone();
+            let data = train.root;
+            return Err(TrainError::OneClass { class, data }.into());
         }
         images.side = side(&train);
         images.is_grey = is_grey(&train);
@@ -158,12 +157,9 @@ impl Images {
     /// The keys of `[data]`.
     pub(super) fn keys(&self) -> Result<Table, FinetuneError> {
         let data = &self.data;
-        let kind = Value::try_from(data.kind);
+        let kind = Value::try_from(data.kind).map_err(ConfigError::from);
         let mut keys = keys([
-            (
-                "kind",
-                kind.map_err(|error| FinetuneError::Config(error.into()))?,
-            ),
+            ("kind", kind.map_err(Box::new)?),
             ("path", text(&data.path)?),
             // With few images, none is dropped.
             ("drop_last", false.into()),

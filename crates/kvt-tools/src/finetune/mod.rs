@@ -118,7 +118,9 @@ pub fn propose(request: &Request) -> Result<Proposal, FinetuneError> {
     ];
     head.extend(source.notes.iter().cloned());
     let mut text = text::commented(&sections(request, &images, &source, &recipe)?, &head);
-    let plan = Document::of_words(NAME, text.clone(), &choices.overrides()?)?.plan()?;
+    let document = Document::of_words(NAME, text.clone(), &choices.overrides()?);
+    let plan = document.and_then(|document| document.plan());
+    let plan = plan.map_err(Box::new)?;
     // As timm, kvt gives a model three channels unless it is told otherwise: weights were trained on them. T2T-ViT's cannot be adapted.
     if images.is_grey
         && plan.model.overrides.in_chans.is_none()
@@ -185,7 +187,7 @@ pub fn resume(folder: Option<&Path>, choices: &Choices) -> Result<Plan, Finetune
         (None, Some(images)) => images.run_dir(),
         (None, None) => return Err(FinetuneError::NoRun),
     };
-    let run = RunDir::open(&dir).map_err(kvt_train::error::TrainError::from)?;
+    let run = RunDir::open(&dir)?;
     let mut overrides = choices.overrides()?;
     if let Some(images) = images {
         overrides.insert(0, set("data.path", &text(&images.data.path)?));
@@ -210,7 +212,8 @@ impl Choices {
 
     /// A configuration with only the chosen settings.
     fn document(&self) -> Result<Document, FinetuneError> {
-        Ok(Document::of_words(NAME, String::new(), &self.overrides()?)?)
+        let document = Document::of_words(NAME, String::new(), &self.overrides()?);
+        Ok(document.map_err(Box::new)?)
     }
 
     /// All settings in the form of `--set`, the user's own last.

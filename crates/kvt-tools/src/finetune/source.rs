@@ -10,8 +10,7 @@ use super::small::Small;
 use super::timm::{TimmConfig, name_of, normalisation};
 use super::{FinetuneError, keys, without_tag};
 use crate::trained::not_of_pixels;
-use kvt_train::config::{ModelSection, Plan, load_plan};
-use kvt_train::error::TrainError;
+use kvt_train::config::{ConfigError, ModelSection, Plan, load_plan};
 use kvt_train::fetch::{Published, locate};
 use kvt_train::run::{Checkpoints, RunDir, RunError, Which};
 use kvt_train::task::{TEACHER, TaskKind, read_weights, run_of, task_file};
@@ -65,7 +64,7 @@ impl Source {
         let published = Published::named(given).map(Published::name);
         let path = &locate(given)?;
         let (file, run) = if path.is_dir() {
-            let run = RunDir::open(path).map_err(TrainError::from)?;
+            let run = RunDir::open(path)?;
             (checkpoint(&run)?, Some(run))
         } else {
             (path.to_owned(), run_of(path))
@@ -144,7 +143,7 @@ fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
         Err(RunError::NoCheckpoint { .. }) => checkpoints.load(Which::Last),
         found => found,
     };
-    let (checkpoint, _) = found.map_err(TrainError::from)?;
+    let (checkpoint, _) = found?;
     Ok(if plan.task == TaskKind::Dino {
         checkpoint.file(&task_file(TEACHER))
     } else {
@@ -219,5 +218,6 @@ fn augment_of(plan: &Plan) -> Result<Table, FinetuneError> {
 }
 
 fn table(section: &impl serde::Serialize) -> Result<Table, FinetuneError> {
-    Table::try_from(section).map_err(|error| FinetuneError::Config(error.into()))
+    let table = Table::try_from(section).map_err(ConfigError::from);
+    Ok(table.map_err(Box::new)?)
 }

@@ -1,6 +1,5 @@
 //! What timm says about weights.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::Value as Json;
@@ -8,8 +7,8 @@ use toml::{Table, Value};
 
 use super::FinetuneError;
 use super::named::of_name;
+use kvt_data::fs::if_there;
 use kvt_data::text::read_text;
-use kvt_train::config::ConfigError;
 
 /// The file that timm publishes next to weights.
 const TIMM_CONFIG: &str = "config.json";
@@ -58,9 +57,8 @@ impl TimmConfig {
     /// From the `config.json` next to a file, if it is one of timm's.
     pub(super) fn beside(file: &Path) -> Result<Option<Self>, FinetuneError> {
         let path = file.with_file_name(TIMM_CONFIG);
-        let text = match read_text(&path, LARGEST_CONFIG) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(ConfigError::from)?,
+        let Some(text) = if_there(read_text(&path, LARGEST_CONFIG))? else {
+            return Ok(None);
         };
         let config: Json = serde_json::from_str(&text)
             .map_err(|error| FinetuneError::Description { path, error })?;

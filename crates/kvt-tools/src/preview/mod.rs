@@ -16,6 +16,7 @@ use kvt_train::task::TaskKind;
 
 use kvt_data::fs::write_atomic;
 
+pub(crate) use sheet::chosen;
 pub use sheet::picture;
 
 /// The pictures of a plan, and the corresponding numbers.
@@ -55,8 +56,7 @@ impl Preview {
             }
             TaskKind::Detect => dense::draw_objects(plan, &splits)?,
         };
-        let batches = splits.train_batch_count(plan);
-        let steps_per_epoch = batches.div_ceil(plan.train.accumulate).max(1) as u64;
+        let steps_per_epoch = splits.updates_per_epoch(plan).max(1);
         let epochs = plan.epochs_of(steps_per_epoch);
         let schedule = Schedule::of(plan, steps_per_epoch);
         let curve = rates::draw(&schedule, steps_per_epoch, epochs).map_err(TrainedError::Draw)?;

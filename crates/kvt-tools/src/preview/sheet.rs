@@ -69,7 +69,7 @@ pub(super) fn rows<T>(
     mut row: impl FnMut(T, u32) -> Result<Row, TrainedError>,
 ) -> Result<Vec<Row>, TrainedError> {
     let (mut rows, mut unreadable) = (Vec::new(), None);
-    for index in chosen(splits.train.samples.len()) {
+    for index in chosen(ROWS, splits.train.samples.len()) {
         // The loader's indices have 32 bits.
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         match read(number) {
@@ -133,10 +133,10 @@ fn columns(plan: &Plan, size: (usize, usize)) -> Result<Vec<Column>, DataError> 
     Ok(std::iter::once(evaluation).chain(training).collect())
 }
 
-/// Images at equal distances: in a folder sorted by class, these are of several classes.
-fn chosen(images: usize) -> impl Iterator<Item = usize> {
-    let rows = ROWS.min(images);
-    (0..rows).map(move |row| (2 * row + 1) * images / (2 * rows))
+/// The places of `count` of so many images, or of all, at equal distances: in a folder sorted by class, these are of several classes.
+pub(crate) fn chosen(count: usize, images: usize) -> impl Iterator<Item = usize> {
+    let count = count.min(images);
+    (0..count).map(move |place| (2 * place + 1) * images / (2 * count))
 }
 
 /// The picture before normalisation to `[channels, height, width]`: grey as grey, and what is transparent before white.
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn images_are_from_all_over_the_folder() {
-        assert_eq!(chosen(100).collect::<Vec<_>>(), [12, 37, 62, 87]);
-        assert_eq!(chosen(2).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(chosen(0).count(), 0);
+        assert_eq!(chosen(4, 100).collect::<Vec<_>>(), [12, 37, 62, 87]);
+        assert_eq!(chosen(4, 2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(chosen(4, 0).count(), 0);
     }
 
     #[test]

@@ -57,11 +57,9 @@ pub struct LinearProbe {
 impl LinearProbe {
     /// A layer with normally distributed weights and zero bias.
     pub fn new(dim: usize, classes: usize, device: &Device, key: Key) -> Self {
-        let mut rng = key.rng();
-        let draw = |_| -> f32 { StandardNormal.sample(&mut rng) };
-        let values = (0..dim * classes).map(draw).map(|value| STD * value);
-        let values = TensorData::new(values.collect::<Vec<_>>(), [dim, classes]);
-        Self::from_weights(values, device)
+        let draws = StandardNormal.sample_iter(key.rng()).take(dim * classes);
+        let values: Vec<f32> = draws.map(|draw: f32| STD * draw).collect();
+        Self::from_weights(TensorData::new(values, [dim, classes]), device)
     }
 
     /// A layer with these weights, `[dim, classes]`, and zero bias.

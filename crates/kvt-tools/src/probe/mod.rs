@@ -10,7 +10,6 @@ mod layers;
 mod linear;
 mod neighbors;
 mod overlay;
-mod picture;
 mod subject;
 
 pub use attention::{HeadMap, NoMap, class_attention, draw_map};
@@ -23,7 +22,6 @@ pub use layers::{LayerMaps, Layers, Looking, attention_maps};
 pub use linear::{LinearEpoch, LinearProbe, LinearRecipe, linear};
 pub use neighbors::draw_neighbors;
 pub use overlay::{Drawn, NOTE, glow, parts};
-use picture::sheet;
 pub use subject::Subject;
 
 #[cfg(test)]

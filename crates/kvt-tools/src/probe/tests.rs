@@ -5,6 +5,7 @@ use image::{Rgb, RgbImage};
 use kvt_models::weights::{LoadOptions, StateDict};
 use kvt_models::{Model, ModelConfig, ModelOverrides};
 
+use super::neighbors::sheet;
 use super::*;
 use kvt_train::analysis::{Analyzer, Measure};
 use kvt_train::knn_vote::{KnnVote, Rows, nearest};

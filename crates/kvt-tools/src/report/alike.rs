@@ -1,5 +1,7 @@
 //! Whether runs can be compared at all: how they differ besides the model and the recipe.
 
+use std::path::{Path, PathBuf};
+
 use crate::groups::{grouped, unique};
 use kvt_data::DataConfig;
 use kvt_data::text::quoted;
@@ -32,10 +34,7 @@ impl RunFacts {
 
 /// The images of a plan in words. Different paths to the same folder count as the same.
 fn data(data: &DataConfig) -> String {
-    let path = data
-        .path
-        .canonicalize()
-        .unwrap_or_else(|_| data.path.clone());
+    let path = canonical(&data.path);
     let mut text = format!("`{}`", path.display());
     let default = DataConfig::default();
     match data.val_fraction {
@@ -50,6 +49,11 @@ fn data(data: &DataConfig) -> String {
         text += &format!(", {} images of it", data.subset);
     }
     text
+}
+
+/// The canonical path, if it can be determined.
+pub(crate) fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Reasons why the numbers of these runs must not be compared, in sentences: each kind of difference once.

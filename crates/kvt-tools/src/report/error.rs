@@ -1,23 +1,18 @@
 //! What can go wrong in a report.
 
-use std::io;
 use std::path::PathBuf;
 
 use kvt_data::text::quoted;
 use kvt_train::config::ConfigError;
-use kvt_train::run::RunError;
 
 use crate::trained::TrainedError;
 
 /// An error while reading runs or writing tables and plots.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// A trained model or its images.
+    /// A trained model or its images, a run that cannot be read, or a failure of the file system.
     #[error(transparent)]
-    Trained(#[from] TrainedError),
-    /// A run cannot be read.
-    #[error(transparent)]
-    Run(#[from] RunError),
+    Trained(TrainedError),
     /// A report without runs.
     #[error("no run to report on: name the folders of one or more runs")]
     NoRuns,
@@ -48,15 +43,9 @@ pub enum ReportError {
         /// What is wrong with it.
         source: Box<ConfigError>,
     },
-    /// Configurations that cannot be compared.
-    #[error("the configurations cannot be compared")]
-    Settings(#[source] Box<ConfigError>),
     /// A picture cannot be encoded.
     #[error("could not encode a picture of the report: {0}")]
     Picture(String),
-    /// A failure of the file system; the message names the path.
-    #[error(transparent)]
-    Io(#[from] io::Error),
     /// The drawing library failed.
     #[error("could not draw `{}`: {reason}", .path.display())]
     Draw {
@@ -65,6 +54,13 @@ pub enum ReportError {
         /// The library's message.
         reason: String,
     },
+}
+
+/// Whatever a trained model and its images can lack.
+impl<E: Into<TrainedError>> From<E> for ReportError {
+    fn from(error: E) -> Self {
+        Self::Trained(error.into())
+    }
 }
 
 /// Says why there is nothing to report, and where epochs are whose log was lost.

@@ -20,13 +20,10 @@ pub fn interval(mean: f64, half: f64, metric: Metric) -> String {
     format!("{low} to {high}")
 }
 
-/// A number that always has a sign, zero as `+0.0`.
+/// A number that always has its sign, also where it rounds to zero; zero itself as `+0.0`.
 fn signed(value: f64, decimals: usize) -> String {
-    let text = format!("{value:+.decimals$}");
-    match text.strip_prefix('-') {
-        Some(digits) if digits.chars().all(|c| matches!(c, '0' | '.')) => format!("+{digits}"),
-        _ => text,
-    }
+    // The sum has no negative zero.
+    format!("{:+.decimals$}", value + 0.0)
 }
 
 /// A value.
@@ -49,11 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_have_a_sign_and_no_negative_zero() {
+    fn differences_keep_their_sign_and_zero_is_positive() {
         assert_eq!(signed(0.25, 1), "+0.2");
         assert_eq!(signed(-1.26, 1), "-1.3");
-        assert_eq!(signed(-0.04, 1), "+0.0");
+        assert_eq!(signed(-0.04, 1), "-0.0");
+        assert_eq!(signed(0.04, 1), "+0.0");
         assert_eq!(signed(0.0, 1), "+0.0");
+        assert_eq!(signed(-0.0, 1), "+0.0");
         assert_eq!(signed(-0.04, 4), "-0.0400");
     }
 }

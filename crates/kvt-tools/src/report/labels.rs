@@ -82,7 +82,7 @@ fn unlike(plans: &[&Plan]) -> Result<Option<String>, ReportError> {
     };
     let mut seeds = BTreeSet::from([first.seed]);
     for other in others {
-        let all = diff(first, other).map_err(|error| ReportError::Settings(Box::new(error)))?;
+        let all = diff(first, other).map_err(Box::new)?;
         let differing = all.iter().map(|one| one.key.as_str());
         let keys: Vec<&str> = differing.filter(|key| !is_neutral(key)).collect();
         if !keys.is_empty() {

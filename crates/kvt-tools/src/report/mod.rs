@@ -22,7 +22,7 @@ mod significance;
 mod statistic;
 
 pub use alike::RunFacts;
-pub(crate) use alike::unlike;
+pub(crate) use alike::{canonical, unlike};
 pub use comparison::{Comparison, Row, Values};
 pub(crate) use confusion::draw_confusion;
 pub use curves::{Curve, EpochPoint};

@@ -79,24 +79,32 @@ fn size(series: &[Series]) -> (u32, u32) {
     (SIZE.0, SIZE.1.saturating_add(rows.saturating_mul(ROW)))
 }
 
-/// Draws `curves` to `path`, as PNG if that is its extension, else as SVG. The file is written atomically.
+/// Draws lines to `path`, as PNG if that is its extension, else as SVG. The file is written atomically.
 ///
 /// # Errors
 /// Failures of drawing and of the file system.
-fn draw(curves: &[Curve], plot: Plot, title: &str, path: &Path) -> Result<(), ReportError> {
+fn draw(series: &[Series], plot: Plot, title: &str, path: &Path) -> Result<(), ReportError> {
     let is_png = path.extension().is_some_and(|ending| ending == "png");
     let drawn = register_fonts().and_then(|()| {
         if is_png {
-            png(curves, plot, title)
+            png(series, plot, title)
         } else {
-            svg(curves, plot, title)
+            svg(series, plot, title)
         }
     });
+    save(drawn, path)
+}
+
+/// Writes the file of a picture atomically, if it could be drawn.
+pub(super) fn save<T: AsRef<[u8]>>(
+    drawn: Result<T, String>,
+    path: &Path,
+) -> Result<(), ReportError> {
     let bytes = drawn.map_err(|reason| ReportError::Draw {
         path: path.to_owned(),
         reason,
     })?;
-    write_atomic(path, |file| file.write_all(&bytes))?;
+    write_atomic(path, |file| file.write_all(bytes.as_ref()))?;
     Ok(())
 }
 
@@ -116,37 +124,36 @@ pub(crate) fn save_plots(
     // The loss plot includes the training loss too.
     plots.retain(|(plot, stem)| *plot == Plot::Loss || *stem != "loss");
     for (plot, stem) in plots {
-        if series(plot, curves).is_empty() {
+        let series = paired(series(plot, curves));
+        if series.is_empty() {
             continue;
         }
         for extension in PLOTS {
             let path = folder.join(stem).with_extension(extension);
-            draw(curves, plot, title, &path)?;
+            draw(&series, plot, title, &path)?;
             paths.push(path);
         }
     }
     Ok(paths)
 }
 
-fn svg(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
-    let series = paired(series(plot, curves));
+fn svg(series: &[Series], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
     let mut text = String::new();
     {
-        let root = SVGBackend::with_string(&mut text, size(&series)).into_drawing_area();
-        chart(&root, &series, plot, title, 1).map_err(|error| error.to_string())?;
+        let root = SVGBackend::with_string(&mut text, size(series)).into_drawing_area();
+        chart(&root, series, plot, title, 1).map_err(|error| error.to_string())?;
     }
     // Names may have what XML forbids.
     Ok(lines(&text).into_owned().into_bytes())
 }
 
-fn png(curves: &[Curve], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
-    let series = paired(series(plot, curves));
-    let (width, height) = size(&series);
+fn png(series: &[Series], plot: Plot, title: &str) -> Result<Vec<u8>, String> {
+    let (width, height) = size(series);
     let (width, height) = (width * PNG_SCALE, height * PNG_SCALE);
     let mut pixels = vec![0; (width * height * 3) as usize];
     {
         let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        chart(&root, &series, plot, title, PNG_SCALE).map_err(|error| error.to_string())?;
+        chart(&root, series, plot, title, PNG_SCALE).map_err(|error| error.to_string())?;
     }
     encode_png(&pixels, width, height)
 }
@@ -313,7 +320,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ink = |title: &str| {
             let path = folder.path().join("a.png");
-            draw(&curves(), TOP1, title, &path).unwrap();
+            draw(&series(TOP1, &curves()), TOP1, title, &path).unwrap();
             let picture = image::open(&path).unwrap().to_luma8();
             let top = picture.rows().take(70);
             top.flatten().filter(|pixel| pixel.0[0] < 128).count()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::ReportError;
-use kvt_data::fs::write_text;
+use super::plot::save;
 use kvt_train::plot::{Axis, Chart, Line, Names};
 use kvt_train::plot::{PALE, PALETTE, beside};
 
@@ -20,11 +20,7 @@ pub(crate) fn draw_scaling(
     title: &str,
     path: &Path,
 ) -> Result<(), ReportError> {
-    let svg = svg(lines, axes, title).map_err(|reason| ReportError::Draw {
-        path: path.to_owned(),
-        reason,
-    })?;
-    Ok(write_text(path, &svg)?)
+    save(svg(lines, axes, title), path)
 }
 
 fn svg(lines: &[Line], axes: [&str; 2], title: &str) -> Result<String, String> {

@@ -99,7 +99,7 @@ pub fn check_devices(sweep: &Sweep, devices: &[String]) -> Result<(), SweepError
     let is_left = |cell: &&Cell| matches!(State::of(cell), State::Missing | State::Begun(_));
     let left = sweep.cells.iter().filter(is_left);
     for ((name, _), cell) in needed(left, devices) {
-        let device = device::resolve(name).map_err(TrainError::from)?;
+        let device = device::resolve(name)?;
         let precision = device.check_precision(cell.plan.train.precision);
         precision.map_err(|problem| SweepError::Device {
             run: cell.label(),

@@ -1,6 +1,6 @@
 //! One run of a sweep.
 
-use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::Known;
 use crate::probe::Crops;
@@ -68,42 +68,11 @@ fn shown(path: &Path) -> String {
     shell(&path.display().to_string().replace(MAIN_SEPARATOR, "/"))
 }
 
-/// Joins a path to a folder, and resolves `..` and `.` without reading the file system.
-pub(super) fn joined(folder: &Path, path: &Path) -> PathBuf {
-    let mut short = PathBuf::new();
-    for part in folder.join(path).components() {
-        let above = matches!(short.components().next_back(), Some(Component::Normal(_)));
-        match part {
-            Component::ParentDir if above => drop(short.pop()),
-            Component::CurDir => {}
-            part => short.push(part),
-        }
-    }
-    short
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-
-    #[test]
-    fn paths_have_no_detours() {
-        for (folder, path, expected) in [
-            (
-                "configs/reproduce/a",
-                "../../deit/x.toml",
-                "configs/deit/x.toml",
-            ),
-            ("", "x.toml", "x.toml"),
-            ("..", "../x.toml", "../../x.toml"),
-            ("/a/b", "./../c.toml", "/a/c.toml"),
-            ("a", "/b/c.toml", "/b/c.toml"),
-        ] {
-            assert_eq!(joined(folder.as_ref(), path.as_ref()), Path::new(expected));
-        }
-    }
 
     #[test]
     fn a_command_can_be_typed() {

@@ -1,6 +1,7 @@
 //! The estimated cost of a cell, before it is trained.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use kvt_models::ImgSize;
 
@@ -166,13 +167,14 @@ impl Measured {
 
     /// Seconds of an image in an update and in a forward pass. The first round warms up.
     fn seconds(&self) -> Result<[f64; 2], SweepError> {
-        let device = device::resolve(&self.device).map_err(TrainError::from)?;
+        let device = device::resolve(&self.device)?;
         let cases = std::slice::from_ref(&self.case);
         let rounds = Rounds {
             warmup: 1,
             timed: 1,
         };
-        let measured = step(cases, &device.device, rounds, |_| ())?;
+        let stop = AtomicBool::new(false);
+        let measured = step(cases, &device.device, rounds, &stop, |_| ())?;
         let images = self.case.batch as f64;
         let seconds = |ms: f64| ms / 1e3 / images;
         let first = measured.first();

@@ -4,19 +4,13 @@ use std::path::{Path, PathBuf};
 
 use crate::bench::BenchError;
 use crate::report::ReportError;
-use crate::trained::TrainedError;
 use kvt_train::config::ConfigError;
 use kvt_train::device::DeviceError;
-use kvt_train::error::TrainError;
-use kvt_train::run::RunError;
 
 /// An error that stops a sweep before it trains anything, or keeps its result from being made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// The file cannot be read.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
     /// The contents of the file are wrong.
     #[error("`{}`: {reason}", .path.display())]
     File {
@@ -68,21 +62,19 @@ pub enum SweepError {
     /// A stop was requested.
     #[error("stopped; the same command continues from here")]
     Stopped,
-    /// The log of a run cannot be read.
+    /// A file or a run cannot be read, its model, data or weights cannot be used, or a result cannot be written.
     #[error(transparent)]
-    Report(#[from] ReportError),
-    /// The folder of a run cannot be used.
-    #[error(transparent)]
-    Run(#[from] RunError),
+    Report(ReportError),
     /// A step of a run's model cannot be measured.
     #[error("a step of a run cannot be measured")]
     Bench(#[from] BenchError),
-    /// The model, data or weights of a run cannot be used.
-    #[error(transparent)]
-    Train(#[from] TrainError),
-    /// A trained model cannot be judged.
-    #[error(transparent)]
-    Trained(#[from] TrainedError),
+}
+
+/// Whatever can stop a report.
+impl<E: Into<ReportError>> From<E> for SweepError {
+    fn from(error: E) -> Self {
+        Self::Report(error.into())
+    }
 }
 
 /// A file that is not what it should be.

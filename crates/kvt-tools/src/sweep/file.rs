@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::cell::joined;
 use super::error::wrong;
 use super::given::Given;
 use super::{Cell, SweepError};
+use crate::groups::{grouped, unique};
 use crate::probe::Crops;
 use crate::report::{check_tasks, named_metric};
-use kvt_data::fs::parent;
+use kvt_data::fs::{parent, plain};
 use kvt_data::text::read_text;
 use kvt_train::config::{ConfigError, Document, Plan, diff};
 use kvt_train::run::Metric;
@@ -206,10 +206,8 @@ impl Sweep {
     /// The same sweep with `count` seeds for each row, counted up from its first one.
     #[must_use]
     pub fn with_seeds(self, count: u64) -> Self {
-        let firsts = self.rows().filter_map(|row| {
-            let mut cells = self.cells.iter();
-            cells.find(|cell| cell.name == row)
-        });
+        let rows = grouped(self.cells.iter().map(|cell| (&cell.name, cell)));
+        let firsts = rows.iter().filter_map(|(_, cells)| cells.first().copied());
         let cells = firsts
             .flat_map(|first| {
                 (0..count).map(|offset| {
@@ -225,9 +223,7 @@ impl Sweep {
 
     /// The names of its rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = &str> {
-        let mut seen = BTreeSet::new();
-        let names = self.cells.iter().map(|cell| cell.name.as_str());
-        names.filter(move |name| seen.insert(*name))
+        unique(self.cells.iter().map(|cell| cell.name.as_str())).into_iter()
     }
 }
 
@@ -235,7 +231,7 @@ impl Entry {
     /// The cell of this row, without the seed and the folder, which the sweep gives it. `set` holds the overrides that the file at `path`
     /// has for all runs.
     fn row(&self, path: &Path, set: &[String], overrides: &[String]) -> Result<Cell, SweepError> {
-        let config = joined(parent(path), &self.config);
+        let config = plain(&parent(path).join(&self.config));
         let stem = config.file_stem().unwrap_or_default().to_string_lossy();
         let name = self.name.clone().unwrap_or_else(|| stem.into_owned());
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Cell, Found, Sweep, SweepError};
-use crate::report::{Curve, RunFacts, labels, names_of, read_curve, unlike};
+use crate::report::{Curve, RunFacts, canonical, labels, names_of, read_curve, unlike};
 use kvt_train::config::{Document, Plan, load_run_plan};
-use kvt_train::error::TrainError;
 use kvt_train::run::RunDir;
 
 /// What is compared, as it was named.
@@ -43,7 +42,7 @@ impl Sweep {
         for input in inputs {
             if input.is_dir() {
                 let run = RunDir::open(input)?;
-                let (mut plan, _) = load_run_plan(&run, &[]).map_err(TrainError::from)?;
+                let (mut plan, _) = load_run_plan(&run, &[])?;
                 input.clone_into(&mut plan.run.dir);
                 given.push(Given::Run(Box::new(plan)));
                 continue;
@@ -53,7 +52,7 @@ impl Sweep {
             }
             let plan = Document::load(input, overrides)
                 .and_then(|document| document.shared().plan())
-                .map_err(|error| TrainError::from(Box::new(error)))?;
+                .map_err(Box::new)?;
             for plan in with_seeds(plan, seeds) {
                 given.push(Given::Cell(cells.len()));
                 cells.push(Cell {
@@ -94,7 +93,7 @@ impl Sweep {
                 Given::Run(plan) => (plan.run.dir.as_path(), plan.run.dir.as_path()),
             };
             // By any path to it.
-            let folder = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+            let folder = canonical(dir);
             if let Some((_, other)) = folders.iter().find(|(known, _)| *known == folder) {
                 return Err(SweepError::Twice {
                     inputs: [*other, named].map(Path::to_owned),

@@ -8,6 +8,7 @@ use super::error::wrong;
 use super::{Cell, Cost, Found, State, Sweep, SweepError};
 use crate::report::{PairedT, difference_text, interval_text, mcnemar};
 use kvt_data::escape::{code, markdown};
+use kvt_data::fs::if_there;
 use kvt_data::regular;
 use kvt_train::run::Metric;
 use kvt_train::table::{Table, cells, or_empty};
@@ -226,10 +227,9 @@ pub(super) fn read_rows<T: DeserializeOwned>(
     path: &Path,
     header: &str,
 ) -> Result<Option<Vec<T>>, SweepError> {
-    if !path.exists() {
+    let Some(text) = if_there(regular::read_to_string(path))? else {
         return Ok(None);
-    }
-    let text = regular::read_to_string(path)?;
+    };
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let is_ours = matches!(reader.headers(), Ok(names) if names.iter().eq(header.split(',')));
     match reader.deserialize().collect::<Result<Vec<T>, _>>() {

@@ -12,7 +12,7 @@ use super::dense::TrainedDense;
 use super::judge::judged;
 use super::{Images, TrainedError, Warn};
 use crate::paint::{PaintedObject, fitted, name_of, side_by_side, with_boxes, with_masks};
-use kvt_data::augment::{AugmentError, PrepareObjects};
+use kvt_data::augment::PrepareObjects;
 use kvt_data::{DataError, ImageObjects, View, decode};
 use kvt_train::splits::{PAD_OBJECTS, image_limits, prepared_batches};
 use kvt_train::task::{
@@ -101,15 +101,11 @@ impl Detector {
         truth: Option<Vec<PaintedObject>>,
     ) -> Result<Spotted, TrainedError> {
         let plan = &self.plan;
-        let refused = |source: AugmentError| TrainedError::Prepare {
-            path: path.to_owned(),
-            source,
-        };
         let prepare =
             PrepareObjects::evaluation(&plan.multiscale, &plan.augment, image_limits(plan));
         let image = prepare
             .and_then(|prepare| prepare.image(picture.clone()))
-            .map_err(refused)?;
+            .map_err(|error| error.at(path))?;
         let size = image.size;
         let original = (picture.height() as usize, picture.width() as usize);
         let view = View::stack(vec![image], PAD_OBJECTS);

@@ -127,14 +127,6 @@ pub enum TrainedError {
     /// An output that is not finite.
     #[error("the logits of `{}` are not finite: take other weights", .0.display())]
     LogitsOf(PathBuf),
-    /// An image that cannot be prepared.
-    #[error("could not prepare `{}`", .path.display())]
-    Prepare {
-        /// The image.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: kvt_data::augment::AugmentError,
-    },
     /// A file without images.
     #[error("`{}` has no tensor `images`", .0.display())]
     NoTensor(PathBuf),

@@ -27,6 +27,7 @@ pub use self::labels::LabelResults;
 pub use self::logits::{count_broken, of_images};
 pub use self::predict::Prediction;
 pub use self::results::Results;
+pub(crate) use self::results::{class_rows, confused_rows};
 pub use self::segment::{Seen, SegmentResults, Segmenter};
 use kvt_data::augment::Transform;
 use kvt_data::text::{LARGEST_LIST, read_text};

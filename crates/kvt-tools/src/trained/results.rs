@@ -70,19 +70,7 @@ impl Results<'_> {
     /// The classes with images: name, images, accuracy, precision and F1.
     #[must_use]
     pub fn classes(&self) -> Vec<Vec<String>> {
-        let rows = self.judged.by_class().into_iter();
-        let named = rows.zip(&self.images.source.classes);
-        let with_images = named.filter(|(row, _)| row.images > 0);
-        let rows = with_images.map(|(row, name)| {
-            vec![
-                name.clone(),
-                row.images.to_string(),
-                percent(row.recall()),
-                percent(row.precision()),
-                percent(row.f1()),
-            ]
-        });
-        rows.collect()
+        class_rows(self.judged, &self.images.source.classes)
     }
 
     /// The mean accuracy of the classes, in words.
@@ -95,14 +83,7 @@ impl Results<'_> {
     /// The most confused pairs of classes: the true one, the predicted one, images.
     #[must_use]
     pub fn confused(&self) -> Vec<Vec<String>> {
-        let pairs = self.judged.confused(PAIRS).into_iter().map(|pair| {
-            vec![
-                self.name(pair.label),
-                self.name(pair.predicted),
-                pair.images.to_string(),
-            ]
-        });
-        pairs.collect()
+        confused_rows(self.judged, &self.images.source.classes)
     }
 
     /// The results for programs, with shares in percent; `per_class` adds each class and the most confused pairs.
@@ -168,4 +149,32 @@ impl Results<'_> {
     fn name(&self, class: usize) -> String {
         name_of(&self.images.source.classes, class)
     }
+}
+
+/// The classes with images: name, images, accuracy, precision and F1.
+pub(crate) fn class_rows(judged: &Judgement, names: &[String]) -> Vec<Vec<String>> {
+    let named = judged.by_class().into_iter().zip(names);
+    let with_images = named.filter(|(row, _)| row.images > 0);
+    let rows = with_images.map(|(row, name)| {
+        vec![
+            name.clone(),
+            row.images.to_string(),
+            percent(row.recall()),
+            percent(row.precision()),
+            percent(row.f1()),
+        ]
+    });
+    rows.collect()
+}
+
+/// The most confused pairs of classes: the true one, the predicted one, images.
+pub(crate) fn confused_rows(judged: &Judgement, names: &[String]) -> Vec<Vec<String>> {
+    let pairs = judged.confused(PAIRS).into_iter().map(|pair| {
+        vec![
+            name_of(names, pair.label),
+            name_of(names, pair.predicted),
+            pair.images.to_string(),
+        ]
+    });
+    pairs.collect()
 }

@@ -73,9 +73,4 @@ impl Measure {
         Self::MlpRatio,
         Self::Nonlocality,
     ];
-
-    /// The measure of a [name](Self::name).
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|measure| measure.name() == name)
-    }
 }

@@ -27,8 +27,7 @@ pub use moments::{Estimate, Moments};
 pub use nonlocality::{between_patches, distances, nonlocality, renormalized};
 pub use observe::Analyzer;
 pub use residual::ratios;
-pub use table::rows;
-pub use table::{csv, json, markdown};
+pub use table::{csv, json, markdown, rows};
 
 #[cfg(test)]
 mod tests;

@@ -28,8 +28,7 @@ pub use document::Document;
 pub use model_section::ModelSection;
 pub use plan::{Plan, load_plan, load_run_plan, resolved_toml};
 pub use problem::{ConfigError, Location, Problem};
-pub use reference::{key_meaning, keys_named, reading_order};
-pub use reference::{reference, schema};
+pub use reference::{key_meaning, keys_named, reading_order, reference, schema};
 pub use warnings::{dense_stages, warnings};
 
 #[cfg(test)]

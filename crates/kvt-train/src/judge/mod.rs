@@ -18,8 +18,7 @@ pub use self::accuracy::{Correct, correct};
 pub use self::calibration::{BINS, Calibration};
 pub use self::real::{RealError, RealLabels};
 pub use self::tables::{ClassRow, Confused};
-pub use guess::{Guess, best};
-pub use guess::{labels, likely};
+pub use guess::{Guess, best, labels, likely};
 
 /// A model's prediction for one image.
 #[derive(Clone, Copy, Debug, PartialEq)]

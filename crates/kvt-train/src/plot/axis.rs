@@ -203,8 +203,14 @@ pub fn steps(range: &Range<f64>) -> Vec<f64> {
 
 /// A number without the noise of its binary form.
 pub fn number(value: f64) -> String {
-    let digits = (3.0 - value.abs().max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
-    let text = format!("{value:.digits$}");
+    rounded(value, 4, 9)
+}
+
+/// A number of so many digits, at most so many of them decimals, without zeros at its end.
+pub fn rounded(value: f64, digits: u8, decimals: u8) -> String {
+    let power = value.abs().max(1e-9).log10().floor();
+    let decimals = (f64::from(digits) - 1.0 - power).clamp(0.0, decimals.into()) as usize;
+    let text = format!("{value:.decimals$}");
     if !text.contains('.') {
         return text;
     }

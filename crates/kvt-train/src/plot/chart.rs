@@ -6,8 +6,8 @@ use plotters::style::FontStyle;
 
 use super::axis::{Axis, Scale, mesh};
 use super::colors::{GRID, INK, PALETTE};
-use super::font::{FONT, register_fonts};
-use kvt_data::escape::lines;
+use super::font::FONT;
+use super::svg::{Canvas, Drawn, svg};
 
 /// Width of the part for the lines where the names are beside.
 const LINES_WIDTH: u32 = 800;
@@ -96,20 +96,14 @@ impl Chart<'_> {
     /// # Errors
     /// What the drawing library says.
     pub fn svg(&self) -> Result<String, String> {
-        register_fonts()?;
-        let mut text = String::new();
-        self.draw(&mut text).map_err(|error| error.to_string())?;
-        // Names may have what XML forbids.
-        Ok(lines(&text).into_owned())
-    }
-
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let size = match self.names {
             Names::Within(_) => Names::WITHIN,
             Names::Beside => Names::BESIDE,
         };
-        let root = SVGBackend::with_string(svg, size).into_drawing_area();
-        root.fill(&WHITE)?;
+        svg(size, |root| self.draw(root))
+    }
+
+    fn draw(&self, root: &Canvas<'_>) -> Drawn {
         let (area, beside) = match self.names {
             Names::Within(_) => (root.clone(), None),
             Names::Beside => {
@@ -179,7 +173,6 @@ impl Chart<'_> {
                 .border_style(GRID.stroke_width(1))
                 .draw()?;
         }
-        root.present()?;
         Ok(())
     }
 }

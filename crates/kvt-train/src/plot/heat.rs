@@ -6,8 +6,8 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 
 use super::colors::{GRID, INK};
-use super::font::{FONT, register_fonts};
-use kvt_data::escape::lines;
+use super::font::FONT;
+use super::svg::svg;
 
 /// Shades between white and black: few, so that neighbouring cells often merge into one shape.
 const SHADES: usize = 16;
@@ -33,47 +33,31 @@ pub struct Panel<'a> {
 /// # Errors
 /// The drawing library's message.
 pub fn heat_maps(title: &str, panels: &[Panel<'_>]) -> Result<String, String> {
-    register_fonts()?;
     let count = panels.len() as u32;
     let size = (GAP + count * (SIDE + GAP), 2 * LINE + SIDE + 2 * GAP);
     let (left, top) = (|number: u32| GAP + number * (SIDE + GAP), GAP + 2 * LINE);
-    let mut svg = String::new();
-    frames(&mut svg, size, title, panels, left, top).map_err(|error| error.to_string())?;
-    let end = svg.rfind("</svg>").unwrap_or(svg.len());
+    let mut text = svg(size, |root| {
+        let bold = (FONT, 18, FontStyle::Bold).into_font().color(&INK);
+        root.draw(&Text::new(title, (GAP as i32, 8), bold))?;
+        for (number, panel) in (0..).zip(panels) {
+            let x = left(number) as i32;
+            let style = (FONT, 15).into_font().color(&INK);
+            root.draw(&Text::new(panel.name, (x, (top - LINE) as i32), style))?;
+            let corners = [
+                (x - 1, top as i32 - 1),
+                (x + SIDE as i32, (top + SIDE) as i32),
+            ];
+            root.draw(&Rectangle::new(corners, GRID.stroke_width(1)))?;
+        }
+        Ok(())
+    })?;
+    let end = text.rfind("</svg>").unwrap_or(text.len());
     let mut cells = String::new();
     for (number, panel) in (0..).zip(panels) {
         cells += &shapes(panel, [left(number), top]);
     }
-    svg.insert_str(end, &cells);
-    // Names may have what XML forbids.
-    Ok(lines(&svg).into_owned())
-}
-
-/// Everything but the cells.
-fn frames(
-    svg: &mut String,
-    size: (u32, u32),
-    title: &str,
-    panels: &[Panel<'_>],
-    left: impl Fn(u32) -> u32,
-    top: u32,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::with_string(svg, size).into_drawing_area();
-    root.fill(&WHITE)?;
-    let bold = (FONT, 18, FontStyle::Bold).into_font().color(&INK);
-    root.draw(&Text::new(title, (GAP as i32, 8), bold))?;
-    for (number, panel) in (0..).zip(panels) {
-        let x = left(number) as i32;
-        let style = (FONT, 15).into_font().color(&INK);
-        root.draw(&Text::new(panel.name, (x, (top - LINE) as i32), style))?;
-        let corners = [
-            (x - 1, top as i32 - 1),
-            (x + SIDE as i32, (top + SIDE) as i32),
-        ];
-        root.draw(&Rectangle::new(corners, GRID.stroke_width(1)))?;
-    }
-    root.present()?;
-    Ok(())
+    text.insert_str(end, &cells);
+    Ok(text)
 }
 
 /// The cells of a panel: one path per shade, made of runs of cells.
@@ -88,12 +72,8 @@ fn shapes(panel: &Panel<'_>, [left, top]: [u32; 2]) -> String {
     let mut paths = vec![String::new(); SHADES];
     for (row, values) in panel.values.chunks_exact(columns).enumerate() {
         let mut column = 0;
-        while column < columns {
-            let dark = shade(values[column]);
-            let run = values[column..]
-                .iter()
-                .take_while(|value| shade(**value) == dark)
-                .count();
+        for same in values.chunk_by(|one, other| shade(*one) == shade(*other)) {
+            let (dark, run) = (shade(same[0]), same.len());
             if dark > 0 {
                 let _ = write!(paths[dark], "M{column} {row}h{run}v1h-{run}z");
             }

@@ -9,10 +9,11 @@ mod font;
 mod heat;
 mod panels;
 mod png;
+mod svg;
 mod text;
 mod words;
 
-pub use self::axis::{Axis, number, steps};
+pub use self::axis::{Axis, number, rounded, steps};
 pub use self::beside::beside;
 pub use self::chart::{Chart, Line, Names, PALE};
 pub use self::colors::{GRID, INK, PALETTE, color};

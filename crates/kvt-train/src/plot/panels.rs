@@ -6,10 +6,9 @@ use plotters::style::FontStyle;
 
 use super::axis::{Axis, Scale, mesh};
 use super::chart::Line;
-use super::colors::INK;
-use super::colors::color;
-use super::font::{FONT, register_fonts};
-use kvt_data::escape::lines;
+use super::colors::{INK, color};
+use super::font::FONT;
+use super::svg::{Canvas, Drawn, svg};
 
 /// Size of a chart, in SVG units.
 const PANEL: (u32, u32) = (480, 330);
@@ -46,58 +45,42 @@ pub fn line_panels(
     panels: &[LinePanel<'_>],
     columns: usize,
 ) -> Result<String, String> {
-    register_fonts()?;
-    let mut svg = String::new();
-    draw(&mut svg, title, panels, columns.max(1)).map_err(|error| error.to_string())?;
-    // Names may have what XML forbids.
-    Ok(lines(&svg).into_owned())
-}
-
-fn draw(
-    svg: &mut String,
-    title: &str,
-    panels: &[LinePanel<'_>],
-    columns: usize,
-) -> Result<(), Box<dyn std::error::Error>> {
+    let columns = columns.max(1);
     let width = columns as u32 * PANEL.0;
     let named = panels.first().map_or(&[][..], |panel| &panel.lines[..]);
     let in_row = (width / NAME).max(1) as usize;
     let names = named.len().div_ceil(in_row) as u32 * ROW;
     let rows = panels.len().div_ceil(columns) as u32;
     let size = (width, TITLE + names + rows * PANEL.1);
-    let root = SVGBackend::with_string(svg, size).into_drawing_area();
-    root.fill(&WHITE)?;
-    let bold = (FONT, 20, FontStyle::Bold).into_font().color(&INK);
-    root.draw(&Text::new(title.to_owned(), (14, 12), bold))?;
-    for (place, line) in named.iter().enumerate() {
-        let x = 14 + ((place % in_row) as u32 * NAME) as i32;
-        let y = (TITLE + (place / in_row) as u32 * ROW) as i32 + 8;
-        let piece = vec![(x, y), (x + SAMPLE, y)];
-        let style = color(line.color).stroke_width(2);
-        if line.dashed {
-            root.draw(&DashedPathElement::new(piece, 5u32, 4u32, style))?;
-        } else {
-            root.draw(&PathElement::new(piece, style))?;
+    svg(size, |root| {
+        let bold = (FONT, 20, FontStyle::Bold).into_font().color(&INK);
+        root.draw(&Text::new(title.to_owned(), (14, 12), bold))?;
+        for (place, line) in named.iter().enumerate() {
+            let x = 14 + ((place % in_row) as u32 * NAME) as i32;
+            let y = (TITLE + (place / in_row) as u32 * ROW) as i32 + 8;
+            let piece = vec![(x, y), (x + SAMPLE, y)];
+            let style = color(line.color).stroke_width(2);
+            if line.dashed {
+                root.draw(&DashedPathElement::new(piece, 5u32, 4u32, style))?;
+            } else {
+                root.draw(&PathElement::new(piece, style))?;
+            }
+            let text = (FONT, 14).into_font().color(&INK);
+            root.draw(&Text::new(line.name.clone(), (x + SAMPLE + 6, y - 8), text))?;
         }
-        let text = (FONT, 14).into_font().color(&INK);
-        root.draw(&Text::new(line.name.clone(), (x + SAMPLE + 6, y - 8), text))?;
-    }
-    let (_, below) = root.split_vertically(TITLE + names);
-    for (area, panel) in below
-        .split_evenly((rows.max(1) as usize, columns))
-        .iter()
-        .zip(panels)
-    {
-        chart(area, panel)?;
-    }
-    root.present()?;
-    Ok(())
+        let (_, below) = root.split_vertically(TITLE + names);
+        for (area, panel) in below
+            .split_evenly((rows.max(1) as usize, columns))
+            .iter()
+            .zip(panels)
+        {
+            chart(area, panel)?;
+        }
+        Ok(())
+    })
 }
 
-fn chart(
-    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    panel: &LinePanel<'_>,
-) -> Result<(), Box<dyn std::error::Error>> {
+fn chart(area: &Canvas<'_>, panel: &LinePanel<'_>) -> Drawn {
     let points = || panel.lines.iter().flat_map(|line| &line.points);
     let ends = |&(_, y, error): &(f64, f64, Option<f64>)| {
         let error = error.unwrap_or(0.0);

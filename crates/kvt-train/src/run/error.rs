@@ -1,10 +1,9 @@
 //! Errors that stop a run because of its folder.
 
-use kvt_data::text::shell;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kvt_data::text::quoted;
+use kvt_data::text::{quoted, shell};
 
 /// The key that names the folder of a run.
 const FOLDER: &str = "run.dir";

@@ -1,5 +1,7 @@
 //! Settings that conflict with a task, found before anything is created.
 
+use kvt_models::ModelError;
+
 use crate::config::Plan;
 
 /// A key that conflicts with the task.
@@ -32,6 +34,21 @@ impl Conflict {
     ) -> impl Iterator<Item = Self> {
         let there = keys.into_iter().filter(|(is_there, ..)| *is_there);
         there.map(|(_, key, message, help)| Self::new(key, message, help))
+    }
+
+    /// Of a model that cannot be the backbone of a dense network.
+    pub(super) fn of_backbone(error: &ModelError) -> Self {
+        let (key, help) = match error {
+            ModelError::OutOfRange {
+                field: "window_size",
+                ..
+            } => (
+                "model.window_size",
+                "set it to less, or leave it out: a dense network does not make windows smaller where a map is",
+            ),
+            _ => ("model.name", "take a model of the families Swin or Twins"),
+        };
+        Self::new(key, error.to_string(), help)
     }
 
     /// If a plan mixes images or tokens: the key that does, with what is wrong about it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Local, World, WorldError};
+use super::{World, WorldError};
 
 /// A single process: its values already are the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +20,6 @@ impl World for Alone {
 
     fn size(&self) -> usize {
         1
-    }
-
-    fn local(&self) -> Local {
-        Local { rank: 0, size: 1 }
     }
 
     fn sum(&self, _values: &mut [f64]) -> Result<(), WorldError> {

@@ -19,7 +19,7 @@ pub mod on_device;
 mod threads;
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,8 +48,13 @@ pub trait World: Debug + Send + Sync {
     /// The number of processes.
     fn size(&self) -> usize;
 
-    /// The rank of this process on its host.
-    fn local(&self) -> Local;
+    /// The rank of this process on its host: the same if all processes are on one.
+    fn local(&self) -> Local {
+        Local {
+            rank: self.rank(),
+            size: self.size(),
+        }
+    }
 
     /// Replaces each number by its sum over the processes. The results are identical in all of them, bit for bit.
     ///
@@ -164,4 +169,9 @@ impl dyn World + '_ {
         }
         Ok(all)
     }
+}
+
+/// What a mutex guards, even if a thread that held it has panicked.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,20 +6,16 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mpi::Threading;
 use mpi::collective::{CommunicatorCollectives, Root, SystemOperation};
 use mpi::environment::Universe;
 use mpi::topology::{Color, Communicator, SimpleCommunicator};
 
-use super::{Local, World, WorldError};
+use super::{Local, World, WorldError, held};
 
 static CALLS: Mutex<()> = Mutex::new(());
-
-fn calling() -> MutexGuard<'static, ()> {
-    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A communicator, which is a pointer for MPI.
 struct Shared(SimpleCommunicator);
@@ -51,7 +47,7 @@ impl fmt::Debug for Mpi {
 
 /// Starts MPI.
 pub(super) fn connect() -> Result<Arc<dyn World>, WorldError> {
-    let _calling = calling();
+    let _calling = held(&CALLS);
     let started = mpi::initialize_with_threading(Threading::Serialized);
     let (universe, level) =
         started.ok_or_else(|| WorldError::Start("it was started before".to_owned()))?;
@@ -85,12 +81,6 @@ fn rank(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-impl Mpi {
-    fn communicator(&self) -> &SimpleCommunicator {
-        &self.communicator.0
-    }
-}
-
 impl World for Mpi {
     fn rank(&self) -> usize {
         self.rank
@@ -106,17 +96,17 @@ impl World for Mpi {
 
     fn sum(&self, values: &mut [f64]) -> Result<(), WorldError> {
         let own = values.to_vec();
-        let _calling = calling();
+        let _calling = held(&CALLS);
         let sum = SystemOperation::sum();
-        self.communicator().all_reduce_into(&own[..], values, sum);
+        self.communicator.0.all_reduce_into(&own[..], values, sum);
         Ok(())
     }
 
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), WorldError> {
         let own = values.to_vec();
-        let _calling = calling();
+        let _calling = held(&CALLS);
         let sum = SystemOperation::sum();
-        self.communicator().all_reduce_into(&own[..], values, sum);
+        self.communicator.0.all_reduce_into(&own[..], values, sum);
         Ok(())
     }
 
@@ -135,8 +125,8 @@ impl World for Mpi {
                 let mut bucket = zeros(length);
                 fill(number, &mut bucket);
                 let bucket = own.get_or_init(|| bucket);
-                let _calling = calling();
-                requests.push(self.communicator().immediate_all_reduce_into(
+                let _calling = held(&CALLS);
+                requests.push(self.communicator.0.immediate_all_reduce_into(
                     scope,
                     &bucket[..],
                     &mut sum[..],
@@ -144,7 +134,7 @@ impl World for Mpi {
                 ));
             }
             for request in requests {
-                let _calling = calling();
+                let _calling = held(&CALLS);
                 request.wait();
             }
         });
@@ -152,22 +142,22 @@ impl World for Mpi {
     }
 
     fn broadcast(&self, from: usize, bytes: &mut [u8]) -> Result<(), WorldError> {
-        let _calling = calling();
-        let root = self.communicator().process_at_rank(rank(from));
+        let _calling = held(&CALLS);
+        let root = self.communicator.0.process_at_rank(rank(from));
         root.broadcast_into(bytes);
         Ok(())
     }
 
     fn first(&self, count: usize) -> Result<Option<Arc<dyn World>>, WorldError> {
-        let mut smaller = self.smaller.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut smaller = held(&self.smaller);
         let made = smaller.entry(count).or_insert_with(|| {
-            let _calling = calling();
+            let _calling = held(&CALLS);
             let color = if self.rank < count {
                 Color::with_value(0)
             } else {
                 Color::undefined()
             };
-            let communicator = self.communicator().split_by_color(color)?;
+            let communicator = self.communicator.0.split_by_color(color)?;
             let world: Arc<dyn World> = Arc::new(Self {
                 rank: self.rank,
                 size: count,
@@ -182,24 +172,19 @@ impl World for Mpi {
     }
 
     fn finish(&self) {
-        let smaller =
-            std::mem::take(&mut *self.smaller.lock().unwrap_or_else(PoisonError::into_inner));
+        let smaller = std::mem::take(&mut *held(&self.smaller));
         // In order of size, the same in all processes.
         for (_, world) in smaller {
-            let _calling = calling();
+            let _calling = held(&CALLS);
             drop(world);
         }
-        let universe = self
-            .universe
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let _calling = calling();
+        let universe = held(&self.universe).take();
+        let _calling = held(&CALLS);
         drop(universe);
     }
 
     fn abort(&self, code: u8) {
-        self.communicator().abort(code.into());
+        self.communicator.0.abort(code.into());
     }
 }
 
@@ -207,11 +192,7 @@ impl Drop for Mpi {
     /// A process that leaves without [`finish`](World::finish), for example in a panic, must not wait for the others: they wait
     /// for it.
     fn drop(&mut self) {
-        let universe = self
-            .universe
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        if universe.is_some() {
+        if held(&self.universe).is_some() {
             self.communicator.0.abort(101);
         }
     }

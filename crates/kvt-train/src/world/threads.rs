@@ -1,22 +1,21 @@
 //! Processes as threads of one program: for tests, and independent of MPI.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use super::{Local, World, WorldError};
+use super::{World, WorldError, held};
 
 /// A thread in the role of a process. Each sends its numbers to all over channels, so that threads that wait for one that ended
 /// notice it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Threads {
     rank: usize,
+    /// Number of the threads of this world: the first ones.
     size: usize,
     /// To each thread, this one included.
     to: Vec<Sender<Vec<f64>>>,
-    /// From each thread, in order of rank.
-    from: Mutex<Vec<Receiver<Vec<f64>>>>,
-    /// The smaller worlds, starting with the one of the first two processes.
-    smaller: Vec<Option<Arc<Threads>>>,
+    /// From each thread, in order of rank. Smaller worlds share them: any two threads make the sums of all their worlds in one order.
+    from: Arc<Mutex<Vec<Receiver<Vec<f64>>>>>,
 }
 
 /// The results of `work` in each of `size` processes, in order of rank.
@@ -40,13 +39,8 @@ pub fn threads<R: Send>(size: usize, work: impl Fn(Arc<dyn World>) -> R + Sync) 
     })
 }
 
-/// All processes of a world, and of the smaller ones in it.
+/// All processes of a world.
 fn connected(size: usize) -> Vec<Arc<Threads>> {
-    let mut smaller: Vec<Vec<Option<Arc<Threads>>>> = (0..size).map(|_| Vec::new()).collect();
-    for count in 2..size {
-        let mut worlds = connected(count).into_iter();
-        smaller.iter_mut().for_each(|own| own.push(worlds.next()));
-    }
     let mut receivers: Vec<Vec<_>> = (0..size).map(|_| Vec::new()).collect();
     let mut senders: Vec<Vec<_>> = Vec::new();
     for _ in 0..size {
@@ -57,14 +51,13 @@ fn connected(size: usize) -> Vec<Arc<Threads>> {
         });
         senders.push(to_each.collect());
     }
-    let parts = senders.into_iter().zip(receivers).zip(smaller);
-    let threads = parts.enumerate().map(|(rank, ((to, from), smaller))| {
+    let parts = senders.into_iter().zip(receivers);
+    let threads = parts.enumerate().map(|(rank, (to, from))| {
         Arc::new(Threads {
             rank,
             size,
             to,
-            from: Mutex::new(from),
-            smaller,
+            from: Arc::new(Mutex::new(from)),
         })
     });
     threads.collect()
@@ -73,11 +66,11 @@ fn connected(size: usize) -> Vec<Arc<Threads>> {
 impl Threads {
     /// Adds the numbers of all threads, in order of rank.
     fn sum_by(&self, values: &mut [f64], add: fn(f64, f64) -> f64) -> Result<(), WorldError> {
-        let from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
-        for to in &self.to {
+        let from = held(&self.from);
+        for to in self.to.iter().take(self.size) {
             to.send(values.to_vec()).map_err(|_| WorldError::Lost)?;
         }
-        for (rank, from) in from.iter().enumerate() {
+        for (rank, from) in from.iter().take(self.size).enumerate() {
             let own = from.recv().map_err(|_| WorldError::Lost)?;
             // The other thread is at another sum.
             if own.len() != values.len() {
@@ -98,13 +91,6 @@ impl World for Threads {
 
     fn size(&self) -> usize {
         self.size
-    }
-
-    fn local(&self) -> Local {
-        Local {
-            rank: self.rank,
-            size: self.size,
-        }
     }
 
     fn sum(&self, values: &mut [f64]) -> Result<(), WorldError> {
@@ -134,16 +120,13 @@ impl World for Threads {
     }
 
     fn first(&self, count: usize) -> Result<Option<Arc<dyn World>>, WorldError> {
-        if self.rank >= count {
-            return Ok(None);
-        }
-        if count == 1 {
-            return Ok(Some(super::alone()));
-        }
-        match self.smaller.get(count - 2) {
-            Some(Some(world)) => Ok(Some(Arc::clone(world) as Arc<dyn World>)),
-            _ => Err(WorldError::Lost),
-        }
+        let smaller = || {
+            Arc::new(Self {
+                size: count,
+                ..self.clone()
+            }) as Arc<dyn World>
+        };
+        Ok((self.rank < count).then(smaller))
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use kvt_attention::{AttentionConfig, Implementation, KnnConfig, Neighbors};
 
-use super::{Common, kinds, print_peak, spread};
+use super::{Common, asked_or, kinds, print_peak, spread};
 use crate::common::named;
 use crate::table::table;
 use kvt_tools::bench::{
@@ -69,12 +69,8 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
     let device = device::resolve(&args.device)?;
     let shape = args.shape.unwrap_or(SHAPE);
     let half = [(shape.tokens / 2).max(1)];
-    let counts = match args.k.as_slice() {
-        [] => &half,
-        counts => counts,
-    };
     let mut attentions = vec![AttentionConfig::dense()];
-    for &k in counts {
+    for &k in asked_or(&args.k, &half) {
         for &implementation in &args.implementation {
             attentions.push(AttentionConfig::Knn(KnnConfig {
                 implementation,

@@ -8,7 +8,7 @@ use kvt_attention::{KnnConfig, MechanismConfig as _};
 use kvt_models::Precision;
 
 use super::model::MeasuredModel;
-use super::{Common, print_peak};
+use super::{Common, asked_or, print_peak};
 use crate::common::named;
 use crate::output;
 use crate::table::table;
@@ -48,14 +48,9 @@ pub(super) fn run(args: &ForwardArgs) -> anyhow::Result<()> {
     let plan = args.model.plan()?;
     let device = device::resolve(&plan.train.device)?;
     let configured = [plan.train.precision];
-    let precisions = match args.dtype.as_slice() {
-        [] => &configured,
-        asked => asked,
-    };
+    let precisions = asked_or(&args.dtype, &configured);
     for &precision in precisions {
-        if let Some(warning) = device.check_precision(precision)? {
-            output::warning(&warning);
-        }
+        output::warnings(device.check_precision(precision)?);
     }
     let cases = args.cases(precisions)?;
     let common = &args.common;

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use kvt_attention::AttentionConfig;
 
 use super::attention::AttentionArgs;
-use super::{Common, spread};
+use super::{Common, asked_or, spread};
 use crate::common::bar;
 use crate::output;
 use crate::table::{grouped, human, table};
@@ -78,10 +78,7 @@ pub(super) fn run(args: &AttentionArgs) -> anyhow::Result<()> {
 fn cases(args: &AttentionArgs) -> anyhow::Result<Vec<AttentionCase>> {
     let shape = args.shape.unwrap_or(SHAPE);
     let own = [shape.tokens];
-    let sizes = match args.tokens.as_slice() {
-        [] => &own,
-        sizes => sizes,
-    };
+    let sizes = asked_or(&args.tokens, &own);
     for &tokens in sizes {
         let (batch, heads, head_dim) = (shape.batch, shape.heads, shape.head_dim);
         let values = batch.saturating_mul(heads);

@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 
-use crate::common::{ConfigArgs, bar, generating, number};
+use crate::common::{ConfigArgs, done_of, generating, number};
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::write_text;
@@ -55,31 +55,18 @@ pub(super) fn run(args: &LoaderArgs) -> anyhow::Result<()> {
     let views = match plan.task {
         TaskKind::Classify | TaskKind::MultiLabel => Classify::views(&plan, size)?,
         TaskKind::Dino => Dino::views(&plan, size)?,
-        TaskKind::Detect => {
-            bail!(
-                "`kvt bench loader` times transforms of whole images; those of images with objects are not measured"
-            )
-        }
-        TaskKind::Segment => {
-            bail!(
-                "`kvt bench loader` times transforms of whole images; those of images with masks are not measured"
-            )
-        }
+        TaskKind::Detect | TaskKind::Segment => bail!(
+            "`kvt bench loader` times transforms of whole images; those of images with objects or masks are not measured"
+        ),
     };
     let splits = Splits::open(&plan, size, None, &mut generating())?.with_train_views(views);
-    for warning in splits.warnings() {
-        output::warning(&warning);
-    }
+    output::warnings(splits.warnings());
     let case = LoaderCase {
         images: args.images,
         workers: args.workers,
         rounds: args.rounds,
     };
-    let progress = bar("timing", args.rounds);
-    let record = bench::loader(&plan, &splits, case, |done| {
-        progress.set_position(done as u64);
-    })?;
-    progress.finish_and_clear();
+    let record = bench::loader(&plan, &splits, case, done_of("timing", args.rounds))?;
     let cores = args
         .device_rate
         .map(|rate| (rate / record.images_per_second_per_core).ceil() as u64);

@@ -20,7 +20,7 @@ use self::attention::AttentionArgs;
 use self::forward::ForwardArgs;
 use self::loader::LoaderArgs;
 use self::step::StepArgs;
-use super::common::bar;
+use super::common::done_of;
 use super::output;
 use kvt_data::fs::{check_writable, write_text};
 use kvt_tools::bench::{self, Peak, Rounds, Timing};
@@ -118,10 +118,8 @@ impl Common {
         work: impl FnOnce(Rounds, &mut dyn FnMut(usize)) -> Result<R, bench::BenchError>,
     ) -> anyhow::Result<R> {
         let rounds = self.rounds();
-        let progress = bar("timing", rounds.warmup + rounds.timed);
-        Ok(work(rounds, &mut |done| {
-            progress.set_position(done as u64);
-        })?)
+        let progress = &mut done_of("timing", rounds.warmup + rounds.timed);
+        Ok(work(rounds, progress)?)
     }
 
     /// The peak memory of each case, measured in another process; `None` if that fails, since the times are valid without it.
@@ -224,6 +222,11 @@ fn yardstick(peak: &Peak) -> String {
         text += &format!(", {rate:.1} GB/s in copies");
     }
     text
+}
+
+/// The values that are asked for, or else those that are measured by default.
+fn asked_or<'a, T>(asked: &'a [T], default: &'a [T]) -> &'a [T] {
+    if asked.is_empty() { default } else { asked }
 }
 
 fn print_peak(peak: Option<u64>) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! The model that `kvt bench forward` and `kvt bench step` measure.
 
+use clap::ArgGroup;
 use clap::builder::PossibleValuesParser;
 use kvt_attention::{AttentionConfig, DenseConfig, MechanismConfig as _};
 
@@ -8,6 +9,7 @@ use kvt_tools::bench::ModelCase;
 use kvt_train::config::Plan;
 
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("model or configuration").required(true).args(["model", "config"])))]
 pub(super) struct MeasuredModel {
     #[command(flatten)]
     model: ModelArgs,

@@ -1,6 +1,7 @@
 //! `kvt bench step`
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::builder::RangedU64ValueParser;
@@ -91,17 +92,17 @@ fn scale(args: &StepArgs, world: &Arc<dyn World>) -> anyhow::Result<()> {
 fn measure(args: &StepArgs) -> anyhow::Result<()> {
     let (cases, plan) = (args.cases()?, args.model.plan()?);
     let device = device::resolve(&plan.train.device)?;
-    if let Some(warning) = device.check_precision(plan.train.precision)? {
-        output::warning(&warning);
-    }
+    output::warnings(device.check_precision(plan.train.precision)?);
     if let Some(number) = args.common.peak_of {
         let case = cases.get(number).context("no such case")?;
         return print_peak(case.step_peak_bytes(&device.device)?);
     }
     let peaks = args.common.peaks(cases.len());
+    // A signal ends the process by itself here.
+    let stop = AtomicBool::new(false);
     let mut records = args
         .common
-        .timed(|rounds, progress| bench::step(&cases, &device.device, rounds, progress))?;
+        .timed(|rounds, progress| bench::step(&cases, &device.device, rounds, &stop, progress))?;
     for (record, peak) in records.iter_mut().zip(peaks) {
         record.peak_bytes = peak;
     }

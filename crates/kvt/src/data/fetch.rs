@@ -26,10 +26,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return output::print(&list());
     };
     let set = Dataset::find(name)?;
-    let out = match &args.output {
-        Some(out) => out.clone(),
-        None => Path::new("data").join(set.name),
-    };
+    let default = || Path::new("data").join(set.name);
+    let out = args.output.clone().unwrap_or_else(default);
     let fetched = set.fetch(&out, &mut counting("unpacking images"))?;
     let done = match fetched {
         Fetched::Now => "wrote",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::LABEL;
-use crate::common::{bar, warn_of_others};
+use crate::common::done_of;
 use crate::output;
 use kvt_train::data::{ClassOrder, DataConfig, pack, splits_to_pack, test_split};
 
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let sources = splits_to_pack(data, &args.splits)?;
     for (_, source) in &sources {
-        warn_of_others(source);
+        output::warnings(source.warnings());
     }
     if let (None, Some(test)) = (args.val_fraction, test_split(&args.dir))
         && args.splits.is_empty()
@@ -63,11 +63,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         .map(|(name, source)| (name.as_str(), source))
         .collect();
     let images = splits.iter().map(|(_, source)| source.samples.len()).sum();
-    let progress = bar("packing", images);
-    let packed = pack(&splits, &args.out, args.shard_size << 20, &mut |done| {
-        progress.set_position(done as u64);
-    })?;
-    progress.finish_and_clear();
+    let progress = &mut done_of("packing", images);
+    let packed = pack(&splits, &args.out, args.shard_size << 20, progress)?;
     output::print(&format!(
         "wrote {} images in {} shards to `{}`; train on them with `data.kind = \"tar\"` and `data.path`",
         packed.images,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::output;
-use crate::table::{class_scores_table, scores_table};
+use crate::table::{class_scores_table, scores_text};
 use kvt_data::text::counted;
 use kvt_train::task::score;
 
@@ -31,12 +31,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         return output::print(&format!("{:#}", Value::from(scores.json(args.per_class))));
     }
-    output::print(&format!(
-        "{} in {}, as pycocotools counts, in percent\n\n{}",
-        counted(scores.detections, "detection"),
-        counted(scores.images, "image"),
-        scores_table(&scores)
-    ))?;
+    output::print(&scores_text(&scores, &counted(scores.images, "image")))?;
     if args.per_class {
         output::print(&format!("\n{}", class_scores_table(&scores)))?;
     }

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::common::warn_of_others;
 use crate::output;
-use kvt_train::data::{DataConfig, open, whole_kind};
+use kvt_train::data::{DataConfig, Source, open, whole_kind};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  kvt data split photos --val-fraction 0.2 > split.txt")]
@@ -24,7 +23,7 @@ pub(super) fn run(Args { dir, val_fraction }: &Args) -> anyhow::Result<()> {
         ..DataConfig::default()
     };
     let sources = open(&data, None)?;
-    sources.iter().for_each(warn_of_others);
+    output::warnings(sources.iter().flat_map(Source::warnings));
     let mut lines = Vec::new();
     for (name, source) in ["train", "val"].into_iter().zip(&sources) {
         for sample in &source.samples {

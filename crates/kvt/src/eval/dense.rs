@@ -3,12 +3,11 @@
 use anyhow::bail;
 use serde_json::Value;
 
-use super::Args;
+use super::{Args, save};
 use crate::common::counting;
 use crate::output;
-use crate::table::{class_scores_table, scores_table, table};
-use kvt_data::fs::{check_writable, write_text};
-use kvt_data::text::counted;
+use crate::table::{class_scores_table, scores_text, table};
+use kvt_data::fs::check_writable;
 use kvt_tools::trained::{Detector, SegmentResults, Segmenter};
 
 /// The table of classes of pixels.
@@ -28,13 +27,10 @@ pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
         images: &images,
         classes: &trained.classes,
     };
-    if let Some(out) = &args.out {
-        write_text(&out.join(TABLE), &results.csv())?;
-    }
     let header = ["class", "IoU", "accuracy", "of all pixels"];
     let classes = table(header, results.classes());
-    args.show(results.json(args.per_class), &results.text(), &classes)?;
-    args.wrote(Some(TABLE))
+    args.save(TABLE, &results.csv())?;
+    args.show(results.json(args.per_class), &results.text(), &classes)
 }
 
 /// Judges a network that finds objects.
@@ -57,18 +53,12 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
     let trained = trained.named(args.classes.as_deref())?;
     let evaluation = trained.judge(&images, &mut counting("evaluating"), &mut output::warning)?;
     let scores = &evaluation.scores;
+    // As `Args::save`, before results are printed.
     if let Some(out) = &args.out {
         let results: Vec<Value> = evaluation.results().collect();
-        write_text(out, &Value::from(results).to_string())?;
+        save(out, &Value::from(results).to_string())?;
     }
-    let text = format!(
-        "{} in {} {}, as pycocotools counts, in percent\n\n{}",
-        counted(scores.detections, "detection"),
-        scores.images,
-        images.words,
-        scores_table(scores)
-    );
+    let text = scores_text(scores, &format!("{} {}", scores.images, images.words));
     let json = scores.json(args.per_class).into();
-    args.show(json, &text, &class_scores_table(scores))?;
-    args.wrote(None)
+    args.show(json, &text, &class_scores_table(scores))
 }

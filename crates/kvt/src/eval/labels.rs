@@ -6,7 +6,6 @@ use super::Args;
 use crate::common::counting;
 use crate::output;
 use crate::table::table;
-use kvt_data::fs::write_text;
 use kvt_tools::trained::{LabelResults, Trained};
 use kvt_train::task::check_classes;
 
@@ -30,14 +29,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         images: &images.words,
         classes: trained.classes.as_ref().unwrap_or(&images.source.classes),
     };
-    if let Some(out) = &args.out {
-        write_text(&out.join(TABLE), &results.csv())?;
-    }
     let mut json = results.json(args.per_class);
     // JSON cannot hold a path that is not UTF-8.
     let root = images.source.root.display().to_string();
     json["data"] = json!(root);
     let classes = table(LabelResults::HEADER, results.classes());
-    args.show(json, &results.text(), &classes)?;
-    args.wrote(Some(TABLE))
+    args.save(TABLE, &results.csv())?;
+    args.show(json, &results.text(), &classes)
 }

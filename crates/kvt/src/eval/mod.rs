@@ -3,7 +3,7 @@
 mod dense;
 mod labels;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::common::{SPLITS, counting, generating, named, results_folder};
 use super::output;
 use super::table::table;
-use kvt_data::fs::check_writable;
+use kvt_data::fs::{check_writable, write_text};
 use kvt_tools::report::{JUDGEMENT_FILES, save_judgement};
 use kvt_tools::trained::{Images, Results, Trained, names_in};
 use kvt_train::config::Plan;
@@ -148,13 +148,10 @@ impl Args {
         Ok(())
     }
 
-    /// Says that the file of `--out` was written, or a table in its folder.
-    fn wrote(&self, table: Option<&str>) -> anyhow::Result<()> {
-        if let Some(out) = &self.out {
-            let file = table.map_or_else(|| out.clone(), |table| out.join(table));
-            output::status(&format!("wrote `{}`", file.display()));
-        }
-        Ok(())
+    /// Writes a table into the folder of `--out`: before results are printed, since a closed stdout must not lose it.
+    fn save(&self, table: &str, csv: &str) -> anyhow::Result<()> {
+        let out = self.out.as_ref();
+        out.map_or(Ok(()), |out| save(&out.join(table), csv))
     }
 
     /// The images of the split.
@@ -185,6 +182,13 @@ impl Args {
         let names: Vec<String> = names.map(str::to_owned).collect();
         Ok(images.only(&names)?)
     }
+}
+
+/// Writes a file of results, and says so.
+fn save(file: &Path, text: &str) -> anyhow::Result<()> {
+    write_text(file, text)?;
+    output::status(&format!("wrote `{}`", file.display()));
+    Ok(())
 }
 
 /// The classes and the most confused pairs.

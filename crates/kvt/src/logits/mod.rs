@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::ArgGroup;
-use kvt_models::weights::{self, LoadOptions, StateDict};
+use kvt_models::weights::{self, StateDict};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, Overrides, classes};
+use super::common::{ModelArgs, Overrides, with_weights};
 use super::output;
 use kvt_data::fs::check_writable;
 use kvt_tools::trained::{count_broken, of_images};
@@ -35,19 +35,15 @@ use kvt_train::task::{LOGITS, write_weights};
     after_help = "Examples:\n  kvt logits --model deit_tiny_patch16_224 --weights w.pth \\\n      --input in.safetensors --output out.safetensors\n  kvt logits --run runs/teacher --output logits.safetensors --half"
 )]
 pub(super) struct Args {
-    /// A model's name, as `kvt models list` has them.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// A configuration file; its `[model]` is used.
-    #[arg(long, value_name = "CONFIG")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     overrides: Overrides,
     /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
     #[arg(long, value_name = "FILE", required_unless_present = "run")]
     weights: Option<PathBuf>,
     /// Normalised images.
-    #[arg(long, value_name = "FILE", required_unless_present = "run")]
+    #[arg(long, value_name = "FILE", required_unless_present = "run", conflicts_with_all = ["checkpoint", "ema", "raw", "split", "half"])]
     input: Option<PathBuf>,
     /// Where the logits go.
     #[arg(long, alias = "out", value_name = "FILE")]
@@ -64,21 +60,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (Some(weights), Some(input)) = (&args.weights, &args.input) else {
         bail!("neither a run nor weights and images");
     };
-    let Some(model) = ModelArgs::new(args.model.clone(), args.config.clone()) else {
-        bail!("neither `--model` nor `--config`");
-    };
     let weights = weights::read(&locate(weights)?)?;
-    let document = model.document(&args.overrides.all())?;
-    let plan = document.plan_without_data()?;
-    let config = plan.model.config(classes(&weights))?;
+    let (plan, config) = args.model.plan(&args.overrides.all(), &weights)?;
     let device = device::resolve(&plan.train.device)?;
-    let model = config.init(&device.device, Key::new(0))?;
-    let (model, report) = model.load(&weights, LoadOptions::default())?;
-    // The model has its own copy, and the images need the memory.
-    drop(weights);
-    for name in report.names(kvt_models::weights::Outcome::Unused) {
-        output::warning(&format!("`{name}` of the weights is not used"));
-    }
+    let (model, _) = with_weights(config.init(&device.device, Key::new(0))?, weights)?;
 
     let logits = of_images(&model, &weights::read(input)?, input, &device.device)?;
     let classes = config.num_classes();

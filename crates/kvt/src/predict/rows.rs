@@ -10,9 +10,9 @@ use kvt_train::table::{cells, csv_lines};
 
 /// A text that grows with every image. The parts returned by `begin`, `row` and `end` are concatenated without separators.
 pub(super) enum Rows {
-    /// For readers: images that failed are left out, since their errors are on stderr. The fields are the widths of the longest
-    /// file name and class.
-    Table { image: usize, class: usize },
+    /// For readers: images that failed are left out, since their errors are on stderr. With the widths of the longest file name and
+    /// class.
+    Table([usize; 2]),
     /// An array of objects.
     Json,
     /// A row for each class of each image, the best with rank 1; one without a rank for an image that has none.
@@ -29,10 +29,9 @@ impl Rows {
         let files = files.iter().map(|file| length(&file.display().to_string()));
         let names = names.into_iter().flatten().map(|name| length(name));
         let number = length(&classes.saturating_sub(1).to_string());
-        Self::Table {
-            image: files.chain(["image".len()]).max().unwrap_or(0),
-            class: names.chain(["class".len(), number]).max().unwrap_or(0),
-        }
+        let image = files.chain(["image".len()]).max();
+        let class = names.chain(["class".len(), number]).max();
+        Self::Table([image, class].map(Option::unwrap_or_default))
     }
 
     /// The format given by the extension of a file.
@@ -46,7 +45,7 @@ impl Rows {
 
     pub(super) fn begin(&self) -> String {
         match self {
-            Self::Table { .. } => String::new(),
+            Self::Table(_) => String::new(),
             Self::Json => "[".to_owned(),
             Self::Csv => "image,rank,class,probability,error\n".to_owned(),
         }
@@ -56,21 +55,21 @@ impl Rows {
     pub(super) fn row(&self, prediction: &Prediction, is_first: bool) -> String {
         let image = prediction.image.display().to_string();
         match (self, &prediction.found) {
-            (Self::Table { .. }, Err(_)) => String::new(),
-            (Self::Table { .. }, Ok(guesses)) => {
+            (Self::Table(_), Err(_)) => String::new(),
+            (Self::Table(widths), Ok(guesses)) => {
                 let mut text = if is_first {
-                    self.line("image", "class", "probability")
+                    line(widths, "image", "class", "probability")
                 } else {
                     String::new()
                 };
                 if guesses.is_empty() {
-                    text += &self.line(&image, "-", "-");
+                    text += &line(widths, &image, "-", "-");
                 }
                 for (rank, guess) in guesses.iter().enumerate() {
                     // The file's name only beside its first class.
                     let name = if rank == 0 { image.as_str() } else { "" };
                     let percent = format!("{:.2} %", 100.0 * guess.probability);
-                    text += &self.line(name, &guess.class, &percent);
+                    text += &line(widths, name, &guess.class, &percent);
                 }
                 text
             }
@@ -110,18 +109,12 @@ impl Rows {
             _ => "",
         }
     }
+}
 
-    fn line(&self, image: &str, class: &str, probability: &str) -> String {
-        let Self::Table {
-            image: images,
-            class: classes,
-        } = *self
-        else {
-            return String::new();
-        };
-        let (image, class) = (one_line(image), one_line(class));
-        format!("{image:images$}  {class:>classes$}  {probability:>PROBABILITY$}\n")
-    }
+/// A line of the table, whose first two columns have these widths.
+fn line(&[images, classes]: &[usize; 2], image: &str, class: &str, probability: &str) -> String {
+    let (image, class) = (one_line(image), one_line(class));
+    format!("{image:images$}  {class:>classes$}  {probability:>PROBABILITY$}\n")
 }
 
 #[cfg(test)]
@@ -219,6 +212,6 @@ mod tests {
         assert_eq!(text(&rows, &all[..1]), "");
         // Classes without names are shown as numbers.
         let numbered = Rows::table(&files, 1_000_001, None);
-        assert!(matches!(numbered, Rows::Table { class: 7, .. }));
+        assert!(matches!(numbered, Rows::Table([_, 7])));
     }
 }

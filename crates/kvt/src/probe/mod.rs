@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::ValueEnum;
-use serde_json::json;
+use serde_json::Value;
 
 use self::linear::linear_probe;
 use super::common::{counting, generating, named, number};
@@ -136,13 +136,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn prepare(args: &Args) -> anyhow::Result<Subject> {
     let random = args.features != Features::Model;
-    let Trained {
-        mut plan,
-        model,
-        device,
-        classes,
-        size,
-    } = Trained::load_backbone(&args.trained.origin()?, random, &mut output::warning)?;
+    let origin = args.trained.origin()?;
+    let trained = Trained::load_backbone(&origin, random, &mut output::warning)?;
+    let (mut plan, size) = (trained.plan, trained.size);
     let blocks = args.blocks.unwrap_or(match args.method {
         Method::Knn => 1,
         Method::Linear => 4,
@@ -150,16 +146,15 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
     let extractor = match args.features {
         Features::Pixels => Extractor::Pixels,
         Features::Model | Features::Random => Extractor::Backbone {
-            model: Box::new(model),
+            model: Box::new(trained.model),
             blocks,
             avgpool: args.avgpool,
         },
     };
     plan.train.batch_size = args.batch_size;
-    let mut splits = Splits::open(&plan, size, classes.as_deref(), &mut generating())?;
-    for warning in splits.warnings() {
-        output::warning(&warning);
-    }
+    let classes = trained.classes.as_deref();
+    let mut splits = Splits::open(&plan, size, classes, &mut generating())?;
+    output::warnings(splits.warnings());
     if let Some(dir) = &args.data {
         let classes = Some(splits.classes());
         splits.val = Images::of_folder(dir, &plan, classes, &mut output::warning)?.source;
@@ -176,7 +171,7 @@ fn prepare(args: &Args) -> anyhow::Result<Subject> {
         plan,
         splits,
         size,
-        device: device.device.inner(),
+        device: trained.device.device.inner(),
         extractor,
     })
 }
@@ -240,16 +235,12 @@ impl Results {
         Table::new(self.header, self.rows.iter().map(row)).csv()
     }
 
-    fn to_json(&self) -> serde_json::Value {
-        let row = |row: &Vec<f64>| {
-            let cells = self
-                .header
-                .iter()
-                .zip(row)
-                .map(|(name, value)| ((*name).to_owned(), json!(value)));
-            serde_json::Value::Object(cells.collect())
+    fn to_json(&self) -> Value {
+        let row = |row: &Vec<f64>| -> Value {
+            let cells = self.header.iter().zip(row);
+            cells.map(|(name, value)| (*name, *value)).collect()
         };
-        json!(self.rows.iter().map(row).collect::<Vec<_>>())
+        self.rows.iter().map(row).collect()
     }
 }
 

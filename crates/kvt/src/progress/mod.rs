@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 mod summary;
 
@@ -14,7 +14,9 @@ use super::tui::Dashboard;
 use kvt_data::escape::one_line;
 use kvt_train::engine::{End, Eta, Workload};
 use kvt_train::plot::{duration, with_unit as value};
-use kvt_train::run::{EvalRecord, Event, Listener, Metrics, RunError, StepRecord, Topic};
+use kvt_train::run::{
+    EpochRecord, EvalRecord, Event, Listener, Metrics, RunError, StepRecord, Topic,
+};
 use kvt_train::task::TaskKind;
 
 /// How often a run without a terminal prints its progress.
@@ -23,7 +25,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// The form in which progress is shown.
 enum Form {
     /// A bar of fixed width, with evaluations and warnings printed above it.
-    Bar(output::Shown),
+    Bar(ProgressBar),
     /// Plain lines: the first step, one at intervals, the last; every evaluation and every warning. When the last one was printed.
     Lines(Option<Instant>),
     /// Burn's dashboard, which shows all by itself.
@@ -49,14 +51,11 @@ impl Progress {
         if !output::is_watched() {
             return Self::of(workload, Form::Lines(None));
         }
-        let bar = ProgressBar::new(workload.steps);
         // The bar comes first and has a fixed width, so that nothing moves when a number changes its length. What does not fit in
         // the terminal is cut off at the end, where the least important numbers are.
-        if let Ok(style) = ProgressStyle::with_template("{bar:10} {wide_msg}") {
-            bar.set_style(style);
-        }
+        let bar = output::bar("", workload.steps, "{bar:10} {wide_msg}");
         bar.set_position(workload.done);
-        Self::of(workload, Form::Bar(output::Shown::new(bar)))
+        Self::of(workload, Form::Bar(bar))
     }
 
     /// In a dashboard.
@@ -99,12 +98,8 @@ impl Progress {
     }
 
     fn message(&self, update: &StepRecord) -> String {
-        let Workload {
-            steps,
-            epochs,
-            best_metric,
-            ..
-        } = self.tally.workload;
+        let workload = &self.tally.workload;
+        let (steps, epochs) = (workload.steps, workload.epochs);
         let digits = |number: u64| number.to_string().len();
         let left = match self.eta.left(update.step) {
             // Behind the last update only an evaluation is left.
@@ -113,7 +108,7 @@ impl Progress {
             None => "eta -".to_owned(),
         };
         let best = match self.tally.best {
-            Some(best) => format!(" best {}", value(best_metric, best.value)),
+            Some(best) => format!(" best {}", value(workload.best_metric, best.value)),
             None => String::new(),
         };
         format!(
@@ -215,6 +210,17 @@ fn ends_epoch(eval: &EvalRecord, workload: &Workload) -> bool {
     eval.step.is_multiple_of(workload.steps_per_epoch.max(1))
 }
 
+/// The line of the training of an epoch.
+pub(super) fn of_epoch(epoch: &EpochRecord) -> String {
+    format!(
+        "epoch {}  train loss {:.4}  {:.1} s  {:.0} images/s",
+        epoch.epoch + 1,
+        epoch.train_loss,
+        epoch.seconds,
+        epoch.images_per_second
+    )
+}
+
 fn line(event: &Event, workload: &Workload) -> Option<String> {
     match event {
         Event::Step(_) | Event::Layer(_) => None,
@@ -229,13 +235,7 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
             measured(&eval.metrics, workload),
             eval.images
         )),
-        Event::Epoch(epoch) => Some(format!(
-            "epoch {}  train loss {:.4}  {:.1} s  {:.0} images/s",
-            epoch.epoch + 1,
-            epoch.train_loss,
-            epoch.seconds,
-            epoch.images_per_second
-        )),
+        Event::Epoch(epoch) => Some(of_epoch(epoch)),
         Event::Note(note) => {
             let kind = match note.topic {
                 // The summary reports it, with the command to resume.
@@ -253,9 +253,6 @@ fn line(event: &Event, workload: &Workload) -> Option<String> {
         }
     }
 }
-
-#[cfg(test)]
-use kvt_train::run::EpochRecord;
 
 #[cfg(test)]
 #[path = "../../../kvt-train/src/run/testing.rs"]

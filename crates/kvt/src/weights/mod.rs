@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use kvt_models::weights::{
     self, Layout, LoadOptions, LoadReport, LoadRow, Outcome, StateDict, recognise,
 };
 use kvt_models::{Model, ModelConfig};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, check_new_of, classes, one_of, success_if};
+use super::common::{ModelArgs, check_new_of, one_of, success_if, with_weights};
 use super::output;
 use super::table::{grouped, table};
 use kvt_data::text::counted;
@@ -58,12 +58,8 @@ enum What {
 struct Inspect {
     /// Weights, `.safetensors` or `.pth`, or a name of `kvt models list --weights`.
     file: PathBuf,
-    /// Compare with this model, a name of `kvt models list`.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Compare with the `[model]` of a configuration file.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "model")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Override a key of `[model]`, as in `--set model.img_size=384`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -73,6 +69,7 @@ struct Inspect {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group(ArgGroup::new("model or configuration").required(true).args(["model", "config"])))]
 #[command(
     override_usage = "kvt weights convert [OPTIONS] --model <NAME> <IN> <OUT>\n       kvt weights convert [OPTIONS] --config <CONFIG> <IN> <OUT>",
     after_help = "Examples:\n  kvt weights convert w.pth w.safetensors --model deit_tiny_patch16_224\n  kvt weights convert in.pth out.safetensors --config photos.toml --to official"
@@ -140,16 +137,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn inspect(args: &Inspect) -> anyhow::Result<ExitCode> {
     let file = locate(&args.file)?;
-    let model = ModelArgs::new(args.model.clone(), args.config.clone());
-    let Some(model) = model else {
+    if args.model.model.is_none() && args.model.config.is_none() {
         if !args.set.is_empty() {
             bail!("`--set` changes a model: name it with `--model` or `--config`");
         }
         output::print(&list(&weights::read_as_stored(&file)?))?;
         return Ok(ExitCode::SUCCESS);
-    };
+    }
     let weights = read_weights(&file)?;
-    let model = build(&model, &args.set, &weights)?;
+    let model = build(&args.model, &args.set, &weights)?;
     let config = model.config();
     let layout = model.layout(&weights);
     let options = LoadOptions {
@@ -190,19 +186,19 @@ fn list(weights: &StateDict) -> String {
 
 /// How many numbers are NaN or infinite, and the first tensor with one; `None` if all are finite.
 fn not_finite(weights: &StateDict) -> Option<String> {
-    let mut found = weights.not_finite();
-    let (first, mut numbers) = found.next()?;
-    let mut tensors = 1;
-    for (_, count) in found {
-        numbers += count;
-        tensors += 1;
-    }
+    let found: Vec<(&str, usize)> = weights.not_finite().collect();
+    let (first, _) = found.first()?;
+    let numbers: usize = found.iter().map(|(_, count)| count).sum();
     let are = if numbers == 1 { "is" } else { "are" };
     Some(format!(
         "{} {are} NaN or infinite, in {}, the first of them `{first}`",
         grouped(numbers),
-        counted(tensors, "tensor")
+        counted(found.len(), "tensor")
     ))
+}
+
+fn warn_of_broken(weights: &StateDict) {
+    output::warnings(not_finite(weights).map(|text| format!("of the numbers {text}")));
 }
 
 /// How weights fit a model, with the rows that explain it.
@@ -222,22 +218,20 @@ fn describe(
         names(layout)
     );
     text.extend(not_finite(weights).map(|numbers| format!("\nnumbers  {numbers}")));
-    let shown: Vec<&LoadRow> = report
-        .rows
-        .iter()
-        .filter(|row| all || !matches!(row.outcome, Outcome::Matched | Outcome::Computed))
-        .collect();
-    if !shown.is_empty() {
-        let rows = shown.into_iter().map(|row| {
-            vec![
-                row.name.clone(),
-                shape(row.expected.as_ref()),
-                shape(row.found.as_ref()),
-                row.outcome.to_string(),
-            ]
-        });
-        text.push_str("\n\n");
-        text.push_str(&table(["name", "model", "file", "outcome"], rows));
+    let is_fine = |row: &&LoadRow| matches!(row.outcome, Outcome::Matched | Outcome::Computed);
+    let shown = report.rows.iter().filter(|row| all || !is_fine(row));
+    let rows = shown.map(|row| {
+        vec![
+            row.name.clone(),
+            shape(row.expected.as_ref()),
+            shape(row.found.as_ref()),
+            row.outcome.to_string(),
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !rows.is_empty() {
+        let header = ["name", "model", "file", "outcome"];
+        text += &format!("\n\n{}", table(header, rows));
     }
     text
 }
@@ -257,17 +251,10 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
     let path = &args.output;
     check_new_of(path, ENDING, args.force)?;
     let weights = read_weights(&locate(&args.input)?)?;
-    if let Some(text) = not_finite(&weights) {
-        output::warning(&format!("of the numbers {text}"));
-    }
+    warn_of_broken(&weights);
     let model = build(&args.model, &args.set, &weights)?;
     let from = model.layout(&weights);
-    let (model, report) = model.load(&weights, LoadOptions::default())?;
-    // The model has its own copy, and the file is made in memory.
-    drop(weights);
-    for name in report.names(Outcome::Unused) {
-        output::warning(&format!("`{name}` of the weights is left out"));
-    }
+    let (model, report) = with_weights(model, weights)?;
     let converted = model.rename(&StateDict::from_model(&model)?, args.to);
     write_weights(path, &converted, &Default::default())?;
     output::print(&format!(
@@ -285,9 +272,7 @@ fn convert(args: &Convert) -> anyhow::Result<()> {
 fn mean(args: &Average) -> anyhow::Result<()> {
     check_new_of(&args.output, ENDING, args.force)?;
     let mean = average(&args.files)?;
-    if let Some(text) = not_finite(&mean) {
-        output::warning(&format!("of the numbers {text}"));
-    }
+    warn_of_broken(&mean);
     write_weights(&args.output, &mean, &Default::default())?;
     output::print(&format!(
         "wrote the mean of {}, {}, to `{}`",
@@ -299,11 +284,7 @@ fn mean(args: &Average) -> anyhow::Result<()> {
 
 /// The model, by default with as many classes as the weights have.
 fn build(model: &ModelArgs, set: &[String], weights: &StateDict) -> anyhow::Result<Model> {
-    let document = model.document(set)?;
-    let config = document
-        .plan_without_data()?
-        .model
-        .config(classes(weights))?;
+    let (_, config) = model.plan(set, weights)?;
     let device = device::resolve("cpu")?.device.inner();
     Ok(config.init(&device, Key::new(0))?)
 }

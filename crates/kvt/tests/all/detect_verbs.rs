@@ -25,6 +25,12 @@ fn a_run_is_judged_painted_and_reported() {
     workspace.line(eval).assert().success();
     let judged: Vec<Value> = serde_json::from_str(&workspace.read("detections.json")).unwrap();
     assert!(!judged.is_empty());
+    #[cfg(target_os = "linux")]
+    {
+        workspace.unprinted("eval --run run --out unprinted.json");
+        let detections = workspace.read("detections.json");
+        assert!(workspace.read("unprinted.json") == detections);
+    }
     let truth: Value =
         serde_json::from_str(&workspace.read("scenes/annotations/val.json")).unwrap();
 

@@ -71,7 +71,13 @@ fn labels_are_trained_judged_predicted_and_reported() {
     // The best of the log is that of the checkpoint that was evaluated.
     assert_eq!(Some(map), evals.reduce(f64::max));
     assert_eq!(json["classes"].as_array().unwrap().len(), 3);
-    assert_eq!(workspace.read("judged/labels.csv").lines().count(), 4);
+    let table = workspace.read("judged/labels.csv");
+    assert_eq!(table.lines().count(), 4);
+    #[cfg(target_os = "linux")]
+    {
+        workspace.unprinted("eval --run run --out unprinted");
+        assert_eq!(workspace.read("unprinted/labels.csv"), table);
+    }
     let text = workspace.kvt(&["eval", "--run", "run"]).assert().success();
     let text = String::from_utf8_lossy(&text.get_output().stdout).into_owned();
     assert!(

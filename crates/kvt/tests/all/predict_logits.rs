@@ -15,6 +15,25 @@ fn knn_logits_are_timms() {
     logits_are_timms("deit_knn_count");
 }
 
+/// What chooses among the weights and images of a run has no meaning for others.
+#[test]
+fn choices_of_a_run_are_refused_without_one() {
+    let workspace = Workspace::empty();
+    for choice in [
+        "--checkpoint last",
+        "--ema",
+        "--raw",
+        "--split val",
+        "--half",
+    ] {
+        let line = "logits --model m --weights w --input i --output o.safetensors";
+        let output = workspace.line(&format!("{line} {choice}")).assert().code(2);
+        let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+        let expected = "`--input <FILE>` cannot be used with `--";
+        assert!(said.replace('\'', "`").contains(expected), "{said}");
+    }
+}
+
 fn logits_are_timms(name: &str) {
     let file = format!("kvt-models/tests/golden/{name}.safetensors");
     let golden = Golden::read(&file);

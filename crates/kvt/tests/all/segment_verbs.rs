@@ -49,6 +49,11 @@ fn a_run_is_judged_painted_and_reported() {
     let table = workspace.read("judged/iou.csv");
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.contains("0,background,"), "{table}");
+    #[cfg(target_os = "linux")]
+    {
+        workspace.unprinted("eval --run run --out unprinted");
+        assert_eq!(workspace.read("unprinted/iou.csv"), table);
+    }
     let text = workspace
         .line("eval --run run --per-class")
         .assert()

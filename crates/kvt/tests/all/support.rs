@@ -134,6 +134,21 @@ impl Workspace {
         }
     }
 
+    /// Runs a command that fails since its results cannot be printed.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn unprinted(&self, line: &str) {
+        let full = fs_err::OpenOptions::new().write(true).open("/dev/full");
+        let output = std::process::Command::new(KVT)
+            .current_dir(self.0.path())
+            .args(line.split(' '))
+            .stdout(full.unwrap().into_file())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("error: No space left"), "{stderr}");
+    }
+
     /// The JSON printed by a command.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.kvt(arguments).assert().success();

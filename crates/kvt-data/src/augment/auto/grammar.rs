@@ -32,7 +32,7 @@ impl AutoError {
     }
 
     /// Of any policy for images with alpha.
-    pub(in crate::augment) fn of_rgba(auto: &str) -> Self {
+    pub(super) fn of_rgba(auto: &str) -> Self {
         let expected = "no policy, `--set augment.auto=` or `auto = \"\"` under `[augment]`, for images with alpha (`model.in_chans = 4`), \
                         to which Pillow does not apply its operations,";
         Self::new(auto, expected)

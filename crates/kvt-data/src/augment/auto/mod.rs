@@ -42,10 +42,14 @@ impl AutoAugment {
     /// The policy of `augment.auto`, or `None` if it is empty.
     ///
     /// # Errors
-    /// If the string does not follow timm's grammar.
+    /// If the string does not follow timm's grammar, or images have alpha.
     pub fn new(config: &AugmentConfig) -> Result<Option<Self>, AutoError> {
         if config.auto.is_empty() {
             return Ok(None);
+        }
+        // Pillow's `ImageOps` refuse them.
+        if config.channels() == 4 {
+            return Err(AutoError::of_rgba(&config.auto));
         }
         let policy: Policy = config.auto.parse()?;
         let mut context = Context::new(config);

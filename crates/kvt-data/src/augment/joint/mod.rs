@@ -30,11 +30,9 @@ pub struct JointTrain {
 /// Images with masks for evaluation.
 #[derive(Debug, Clone)]
 pub struct JointEval {
-    scale: [u32; 2],
+    train: JointTrain,
     /// The minimum side of a resized image.
     least: u32,
-    levels: Levels,
-    limits: ImageLimits,
 }
 
 impl JointTrain {
@@ -47,12 +45,27 @@ impl JointTrain {
         augment: &AugmentConfig,
         limits: ImageLimits,
     ) -> Result<Self, AugmentError> {
-        checked(config, limits)?;
+        AugmentError::check("dense", config)?;
+        let ([height, width], most) = (config.crop, limits.max_pixels);
+        if u64::from(height) * u64::from(width) > most {
+            return Err(AugmentError::Setting {
+                key: "dense.crop".to_owned(),
+                value: format!("[{height}, {width}]"),
+                expected: format!("at most `data.max_pixels` = {most} pixels"),
+            });
+        }
         Ok(Self {
             config: config.clone(),
             levels: Levels::new(&augment.mean, &augment.std),
             limits,
         })
+    }
+
+    /// Width and height of an image that is resized to fit `scale`.
+    fn fitted(&self, image: &RgbImage, scale: [u32; 2]) -> Result<(u32, u32), AugmentError> {
+        let size = geometry::fitted(image.dimensions(), scale);
+        within(size, self.limits, "dense.scale")?;
+        Ok(size)
     }
 
     /// The augmented image and its mask, of the size of the crop or smaller.
@@ -72,7 +85,7 @@ impl JointTrain {
         let scale = config
             .scale
             .map(|side| ((f64::from(side) * ratio) as u32).max(1));
-        let size = fitted(&image, scale, self.limits)?;
+        let size = self.fitted(&image, scale)?;
         let map = geometry::nearest(map, size);
         let image = geometry::resize(image, size)?;
         let crop = geometry::draw_crop(&map, config.crop, config.cat_max_ratio, key.named("crop"));
@@ -118,13 +131,8 @@ impl JointEval {
         limits: ImageLimits,
         least: u32,
     ) -> Result<Self, AugmentError> {
-        checked(config, limits)?;
-        Ok(Self {
-            scale: config.scale,
-            least,
-            levels: Levels::new(&augment.mean, &augment.std),
-            limits,
-        })
+        let train = JointTrain::new(config, augment, limits)?;
+        Ok(Self { train, least })
     }
 
     /// An image as the model sees it: resized and normalised, without a mask.
@@ -132,7 +140,7 @@ impl JointEval {
     /// # Errors
     /// If it has no pixels, would have more than `data.max_pixels`, or cannot be resized.
     pub fn image(&self, image: RgbImage) -> Result<Image, AugmentError> {
-        let size @ (width, height) = fitted(&image, self.scale, self.limits)?;
+        let size @ (width, height) = self.train.fitted(&image, self.train.config.scale)?;
         let image = geometry::resize(image, size)?;
         if width.min(height) < self.least {
             let least = self.least;
@@ -142,30 +150,19 @@ impl JointEval {
                 least,
             });
         }
-        Ok(normalized(&self.levels, image))
+        Ok(normalized(&self.train.levels, image))
     }
 }
 
 impl Prepare<LabelMap> for JointEval {
     fn prepare(&self, source: &Source, index: u32, _: Key) -> Result<Example<LabelMap>, DataError> {
-        let (image, target) = source.pair(index, self.limits)?;
+        let (image, target) = source.pair(index, self.train.limits)?;
         let image = self.image(image);
         Ok(Example {
             views: vec![image.map_err(|error| error.at(source.path_of(index)))?],
             target,
         })
     }
-}
-
-/// Width and height of an image that is resized to fit `scale`.
-fn fitted(
-    image: &RgbImage,
-    scale: [u32; 2],
-    limits: ImageLimits,
-) -> Result<(u32, u32), AugmentError> {
-    let size = geometry::fitted(image.dimensions(), scale);
-    within(size, limits, "dense.scale")?;
-    Ok(size)
 }
 
 /// Refuses to resize an image to (width, height), as `key` says, with more pixels than an image may have.
@@ -184,19 +181,6 @@ pub(super) fn within(
         key,
         most,
     })
-}
-
-fn checked(config: &DenseConfig, limits: ImageLimits) -> Result<(), AugmentError> {
-    AugmentError::check("dense", config)?;
-    let ([height, width], most) = (config.crop, limits.max_pixels);
-    if u64::from(height) * u64::from(width) > most {
-        return Err(AugmentError::Setting {
-            key: "dense.crop".to_owned(),
-            value: format!("[{height}, {width}]"),
-            expected: format!("at most `data.max_pixels` = {most} pixels"),
-        });
-    }
-    Ok(())
 }
 
 pub(super) fn normalized(levels: &Levels, image: RgbImage) -> Image {

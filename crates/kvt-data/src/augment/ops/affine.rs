@@ -22,9 +22,9 @@ pub fn affine(image: &RgbImage, matrix: [f64; 6], sampling: Sampling) -> RgbImag
     let source = Source::of(image);
     let fill = sampling.fill;
     if sampling.is_bilinear {
-        source.at_places(matrix, fill, |x, y| source.bilinear(x, y))
+        source.at_places(matrix, fill, |x, y| source.mixed((x, y), linear))
     } else {
-        source.at_places(matrix, fill, |x, y| source.bicubic(x, y))
+        source.at_places(matrix, fill, |x, y| source.mixed((x, y), cubic))
     }
 }
 
@@ -99,39 +99,29 @@ impl<'a> Source<'a> {
         out
     }
 
-    fn bilinear(&self, x: f64, y: f64) -> [u8; 3] {
+    /// The colour at a point, mixed of the `N` x `N` pixels around it: of each row, and then of the rows.
+    #[inline]
+    fn mixed<const N: usize>(
+        &self,
+        (x, y): (f64, f64),
+        mix: impl Fn([f64; N], f64) -> f64,
+    ) -> [u8; 3] {
         let (x, dx) = whole_and_rest(x);
         let (y, dy) = whole_and_rest(y);
+        let before = N / 2 - 1;
         let across = |y: i32| {
-            let pixels: [[u8; 3]; 2] = self.pixels(x, y);
-            channels(|c| linear(pixels.map(|pixel| f64::from(pixel[c])), dx))
-        };
-        let first = across(y);
-        let value = if dy == 0.0 {
-            first
-        } else {
-            let second = across(y + 1);
-            channels(|c| linear([first[c], second[c]], dy))
-        };
-        // The cast truncates, as Pillow does.
-        value.map(|value| value as u8)
-    }
-
-    fn bicubic(&self, x: f64, y: f64) -> [u8; 3] {
-        let (x, dx) = whole_and_rest(x);
-        let (y, dy) = whole_and_rest(y);
-        let across = |y: i32| {
-            let pixels: [[u8; 3]; 4] = self.pixels(x - 1, y);
+            let pixels: [[u8; 3]; N] = self.pixels(x - before as i32, y);
             if dx == 0.0 {
-                return pixels[1].map(f64::from);
+                return pixels[before].map(f64::from);
             }
-            channels(|c| cubic(pixels.map(|pixel| f64::from(pixel[c])), dx))
+            channels(|c| mix(pixels.map(|pixel| f64::from(pixel[c])), dx))
         };
         let value = if dy == 0.0 {
             across(y)
         } else {
-            let rows = [across(y - 1), across(y), across(y + 1), across(y + 2)];
-            channels(|c| cubic(rows.map(|row| row[c]), dy))
+            let rows: [[f64; 3]; N] =
+                std::array::from_fn(|row| across(y - before as i32 + row as i32));
+            channels(|c| mix(rows.map(|row| row[c]), dy))
         };
         // The cast clips to 0 ..= 255 and truncates, as Pillow does.
         value.map(|value| value as u8)

@@ -142,8 +142,7 @@ impl Transform {
             let expected = "1, 3 or 4 numbers, one for each channel, in both";
             return Err(refuse("augment.mean", value, expected));
         }
-        let steps = config.check_auto().and_then(|()| Step::of(config));
-        let steps = steps.map_err(|error| {
+        let steps = Step::of(config).map_err(|error| {
             refuse(
                 "augment.auto",
                 format!("{:?}", config.auto),

@@ -90,13 +90,13 @@ fn a_share_of_pixels_worked_by_hand() {
 
 #[test]
 fn what_is_no_outline_is_refused() {
-    let corners = |numbers| Err(Fault::Corners { numbers });
+    let corners = |numbers| Err(Fault::Corners(numbers));
     assert_eq!(Polygon::new(&[]), corners(0));
     assert_eq!(Polygon::new(&[1.0, 2.0, 3.0, 4.0]), corners(4));
     assert_eq!(Polygon::new(&[0.0; 7]), corners(7));
     let far = |value| Polygon::new(&[0.0, 1.0, 2.0, value, 4.0, 5.0]);
-    assert_eq!(far(2e5), Err(Fault::Coordinate { value: 2e5 }));
-    assert!(matches!(far(f64::NAN), Err(Fault::Coordinate { .. })));
+    assert_eq!(far(2e5), Err(Fault::Coordinate(2e5)));
+    assert!(matches!(far(f64::NAN), Err(Fault::Coordinate(_))));
     assert!(far(FURTHEST).is_ok());
     let zigzag: Vec<f64> = (0..400)
         .flat_map(|corner| [f64::from(corner % 2) * FURTHEST, 0.0])

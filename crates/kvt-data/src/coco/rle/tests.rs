@@ -99,9 +99,9 @@ fn what_is_no_mask_is_refused() {
     let read = |text: &str| Rle::from_text((2, 3), text);
     assert_eq!(read("6").unwrap().counts(), [6]);
     assert_eq!(read("5"), Err(total(5)));
-    assert_eq!(read("3/3"), Err(Fault::Character { position: 1 }));
-    assert_eq!(read("3é"), Err(Fault::Character { position: 1 }));
-    let number = |position| Err(Fault::Number { position });
+    assert_eq!(read("3/3"), Err(Fault::Character(1)));
+    assert_eq!(read("3é"), Err(Fault::Character(1)));
+    let number = |position| Err(Fault::Number(position));
     // Cut off, negative, a run longer than the image, more groups than a number has, and more runs than pixels.
     assert_eq!(read("3P"), number(1));
     assert_eq!(read("3O"), number(1));

@@ -6,7 +6,6 @@ use super::file_name;
 use super::scene::Object;
 use crate::coco::Category;
 use crate::coco::json::Image;
-use crate::coco::rle::Rle;
 use crate::shapes::ShapesConfig;
 
 /// A whole file. The id of an image is the number in its name, that of a class its value in the masks.
@@ -84,18 +83,16 @@ impl Annotations {
 impl Segmentation {
     /// The three forms in turn. A polygon needs an outline, and groups are never compressed in COCO.
     fn new(turn: usize, object: Object) -> Self {
-        let Object { mask, outline, .. } = object;
-        let runs = |mask: &Rle| Self::Runs {
-            size: mask.size(),
-            counts: mask.counts().to_vec(),
-        };
-        match turn % 3 {
-            _ if object.is_group => runs(&mask),
-            0 => runs(&mask),
-            1 => outline.map_or_else(|| runs(&mask), |corners| Self::Polygon([corners])),
-            _ => Self::Text {
-                size: mask.size(),
-                counts: mask.to_text(),
+        let size = object.mask.size();
+        match (turn % 3, object.outline) {
+            (1, Some(corners)) => Self::Polygon([corners]),
+            (2, _) if !object.is_group => Self::Text {
+                size,
+                counts: object.mask.to_text(),
+            },
+            _ => Self::Runs {
+                size,
+                counts: object.mask.counts().to_vec(),
             },
         }
     }

@@ -16,7 +16,7 @@ pub(super) struct BareConv {
 impl BareConv {
     /// Xavier-uniform weights, zero bias.
     pub(super) fn xavier(init: &Init<'_>, channels: [usize; 2], kernel: usize) -> Self {
-        let settings = same_size(channels, kernel);
+        let settings = ConvSettings::centred(channels, kernel, 1);
         let init = init.child("conv");
         let area = kernel * kernel;
         let bound = xavier_bound(channels.map(|channels| channels * area));
@@ -29,8 +29,9 @@ impl BareConv {
 
     /// Kaiming-normal weights for the fan-out, zero bias.
     pub(super) fn kaiming(init: &Init<'_>, channels: [usize; 2], kernel: usize) -> Self {
+        let settings = ConvSettings::centred(channels, kernel, 1);
         Self {
-            conv: init.conv_kaiming_fan_out("conv", same_size(channels, kernel)),
+            conv: init.conv_kaiming_fan_out("conv", settings),
         }
     }
 
@@ -41,15 +42,6 @@ impl BareConv {
     /// `[batch, inputs, height, width]` to `[batch, outputs, height, width]`.
     pub(super) fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         self.conv.forward(x)
-    }
-}
-
-/// A convolution with a bias that keeps the size of a map; the side of the kernel is odd.
-pub(super) fn same_size([inputs, outputs]: [usize; 2], kernel: usize) -> ConvSettings {
-    ConvSettings {
-        kernel,
-        padding: kernel / 2,
-        ..ConvSettings::patches(inputs, outputs, 1)
     }
 }
 

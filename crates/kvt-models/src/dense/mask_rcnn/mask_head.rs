@@ -5,9 +5,9 @@ use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use kvt_ops::{in_type, linear_with, widened};
 
-use super::layers::{BareConv, same_size, zeros};
+use super::layers::{BareConv, zeros};
 use crate::dense::numbered::numbered;
-use crate::layers::{Conv2d, Init};
+use crate::layers::{Conv2d, ConvSettings, Init};
 use crate::precision::Precision;
 
 /// Bins of a region along each side, before the map is doubled.
@@ -71,7 +71,7 @@ impl Doubling {
 impl MaskHead {
     /// A head for regions of `channels`.
     pub(super) fn new(init: &Init<'_>, channels: usize, classes: usize) -> Self {
-        let logits = same_size([channels, classes], 1);
+        let logits = ConvSettings::centred([channels, classes], 1, 1);
         Self {
             convs: numbered(
                 &init.child("convs"),

@@ -5,9 +5,8 @@ use burn::tensor::Tensor;
 use burn::tensor::activation::relu;
 use kvt_ops::widened;
 
-use super::layers::same_size;
 use crate::dense::boxes::ANCHORS_PER_CELL;
-use crate::layers::{Conv2d, Init};
+use crate::layers::{Conv2d, ConvSettings, Init};
 use crate::precision::Precision;
 
 /// Numbers of a box.
@@ -38,7 +37,8 @@ impl RpnHead {
     /// A head for levels of these channels.
     pub(super) fn new(init: &Init<'_>, channels: usize) -> Self {
         let conv = |name: &str, outputs: usize, kernel: usize| {
-            init.conv_with_std(name, same_size([channels, outputs], kernel), STD)
+            let settings = ConvSettings::centred([channels, outputs], kernel, 1);
+            init.conv_with_std(name, settings, STD)
         };
         Self {
             rpn_conv: conv("rpn_conv", channels, 3),

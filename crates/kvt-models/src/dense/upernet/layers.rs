@@ -9,16 +9,8 @@ use crate::layers::{Conv2d, ConvNorm, ConvSettings, Init, drop_path};
 const STD: f32 = 0.01;
 
 /// A convolution that keeps the size of a map, without a bias, and its norm: Kaiming-normal weights for the fan-out.
-pub(super) fn conv_module(
-    init: &Init<'_>,
-    [inputs, outputs]: [usize; 2],
-    kernel: usize,
-) -> ConvNorm {
-    let settings = ConvSettings {
-        kernel,
-        padding: kernel / 2,
-        ..ConvSettings::pointwise(inputs, outputs)
-    };
+pub(super) fn conv_module(init: &Init<'_>, channels: [usize; 2], kernel: usize) -> ConvNorm {
+    let settings = ConvSettings::centred(channels, kernel, 1).without_bias();
     ConvNorm::new(init, init.conv_kaiming_fan_out("conv", settings))
 }
 

@@ -4,6 +4,7 @@ use kvt_attention::{AttentionConfig, DenseConfig, Neighbors, Place};
 
 use super::*;
 use crate::family::families::ModelConfig;
+use crate::layers::WindowPadding;
 use crate::testing::{self, knn};
 
 fn named(name: &str) -> SwinConfig {
@@ -121,6 +122,44 @@ fn small_images_and_large_windows_are_models_too() {
         };
         assert_eq!(config.validate(), Ok(()));
         assert!(config.summary().macs.total() > 0);
+    }
+}
+
+/// A classifier makes them smaller. A dense network does not, and would reserve memory for each pair of 10^6 tokens.
+#[test]
+fn windows_far_larger_than_the_map_are_refused() {
+    let valid = |img_size: usize, window_size, dense| {
+        let common = CommonConfig {
+            dense,
+            ..CommonConfig::imagenet(img_size)
+        };
+        let config = SwinConfig {
+            common,
+            window_size,
+            ..tiny()
+        };
+        config.validate()
+    };
+    let dense = Some(WindowPadding::Seen);
+    for (img_size, window_size) in [(4, 7), (64, 12), (64, 32), (160, 40), (512, 128)] {
+        assert_eq!(valid(img_size, window_size, dense), Ok(()));
+    }
+    for (img_size, window_size) in [(64, 33), (64, 1000), (160, 41)] {
+        let error = valid(img_size, window_size, dense).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "`window_size` is {window_size}: expected at most the tokens along a side of the first map, or 32 if there are fewer"
+            )
+        );
+        assert_eq!(valid(img_size, window_size, None), Ok(()));
+    }
+    for dense in [dense, None] {
+        let error = valid(4096, 1000, dense).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`window_size` is 1000: expected at most 128 where the map has more tokens along a side"
+        );
     }
 }
 

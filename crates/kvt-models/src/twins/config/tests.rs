@@ -143,6 +143,18 @@ fn a_model_for_small_images() {
     assert_eq!(sizes.collect::<Vec<_>>(), [(256, 16), (64, 16), (16, 16)]);
 }
 
+/// One window may be the whole first map; maps that are smaller are padded to it.
+#[test]
+fn windows_as_large_as_the_first_map_are_models_too() {
+    for (img_size, window_size) in [(224, 56), (32, 32)] {
+        let mut config = base();
+        config.common.img_size = img_size.into();
+        config.window_size = vec![window_size; 4];
+        config.sr_ratio = vec![1; 4];
+        assert_eq!(config.validate(), Ok(()));
+    }
+}
+
 #[test]
 fn sizes_that_describe_no_model_are_refused() {
     let refuse = |change: &dyn Fn(&mut TwinsConfig)| {
@@ -161,9 +173,12 @@ fn sizes_that_describe_no_model_are_refused() {
     assert!(refuse(&|config| config.common.img_size = 3.into()).contains("are 32 and 64"));
     assert_eq!(
         refuse(&|config| config.window_size[2] = 1),
-        "in `blocks.2`: `window_size` is 1: expected at least 2 tokens, and at most 1024"
+        "in `blocks.2`: `window_size` is 1: expected at least 2 tokens"
     );
-    assert!(refuse(&|config| config.window_size[2] = 1025).contains("at most 1024"));
+    assert_eq!(
+        refuse(&|config| config.window_size[2] = 57),
+        "in `blocks.2`: `window_size` is 57: expected at most the tokens along a side of the first map, or 32 if there are fewer"
+    );
     assert!(refuse(&|config| config.window_size[2] = 0).contains("`window_size` is 0"));
     assert_eq!(
         refuse(&|config| config.sr_ratio[3] = 8),

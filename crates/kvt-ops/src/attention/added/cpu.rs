@@ -23,12 +23,23 @@ pub(in crate::attention) fn with_terms<'a>(
         images: problem.images * problem.heads,
         heads: 1,
         heads_folded_into_images: problem.heads.max(1),
-        terms: Terms {
-            heads: problem.heads,
-            bias: bias.map(|bias| term(bias, bias.storage())),
-            mask: mask.map(|mask| term(mask, mask.bytes())),
-        },
+        terms: terms(problem.heads, 1, bias, mask),
         ..problem
+    }
+}
+
+/// Bias and mask, both from [`prepare_terms`], for scores of `heads` heads, where `windows` images of the tensors are one of the scores.
+pub(in crate::attention) fn terms<'a>(
+    heads: usize,
+    windows: usize,
+    bias: Option<&'a FloatTensor<Flex>>,
+    mask: Option<&'a BoolTensor<Flex>>,
+) -> Terms<'a> {
+    Terms {
+        heads,
+        windows,
+        bias: bias.map(|bias| term(bias, bias.storage())),
+        mask: mask.map(|mask| term(mask, mask.bytes())),
     }
 }
 

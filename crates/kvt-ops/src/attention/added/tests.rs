@@ -133,3 +133,22 @@ fn saved_memory_does_not_grow_with_the_keys() {
         assert_eq!(saved.shape().num_elements(), BATCH * HEADS * 8);
     }
 }
+
+/// Keys and values that no query sees have gradients of zero, not what was in memory before.
+#[test]
+fn no_queries_have_no_gradients() {
+    let ([q, k, v], d_out) = inputs(0, KEYS);
+    let added = Added::<Flex>::new(Some(floats(5, [1, 3, 0, KEYS])), None);
+    let (_, saved) =
+        Flex::fused_attention(q.clone(), k.clone(), v.clone(), added.clone(), SETTINGS);
+    // Memory that the gradients would get.
+    drop(std::hint::black_box(vec![
+        1.0_f32;
+        BATCH * HEADS * KEYS * (8 + 5)
+    ]));
+    let (_, dk, dv, dbias) = Flex::fused_attention_backward(q, k, v, added, saved, d_out, SETTINGS);
+    assert_eq!(numbers(&dk), vec![0.0; BATCH * HEADS * KEYS * 8]);
+    assert_eq!(numbers(&dv), vec![0.0; BATCH * HEADS * KEYS * 5]);
+    let of_bias = dbias.map(|x| x.shape());
+    assert_eq!(of_bias, Some(Shape::new([1, 3, 0, KEYS])));
+}

@@ -4,7 +4,7 @@ use burn::backend::Flex;
 use burn::tensor::{DType, Shape};
 
 use super::*;
-use crate::attention::packed;
+use crate::attention::{Packing, packed};
 use crate::cpu::buffer::{tensor, values_of};
 use kvt_testing::naive::{Inputs, NAMES, Sizes, best, dot, draw, worst};
 
@@ -81,15 +81,25 @@ fn outputs_and_gradients_agree_with_sorting() {
     }
 }
 
-/// Each token holds its query, key and value side by side.
+/// Each token holds its query, key and value side by side. Windows are folded into the heads.
 #[test]
 fn packed_tokens_are_split_into_heads() {
-    let (images, tokens, count, dim) = (2, 5, 3, 4);
+    let (images, tokens, count, dim, windows) = (6, 5, 3, 4, 3);
     let shape = Shape::new([images, tokens, 3 * count * dim]);
     let values: Vec<f32> = (0..shape.num_elements()).map(|i| i as f32).collect();
-    let parts = packed::split::<Flex>(&tensor(values, shape), count);
+    let packing = Packing {
+        heads: count,
+        windows,
+    };
+    let qkv = tensor(values.clone(), shape);
+    let parts = packed::split::<Flex>(&qkv, packing);
+    assert_eq!(
+        numbers(packed::join::<Flex>(parts.clone(), packing)),
+        values
+    );
     for (part, x) in parts.into_iter().enumerate() {
-        assert_eq!(x.shape(), Shape::new([images, count, tokens, dim]));
+        let folded = [images / windows, windows * count, tokens, dim];
+        assert_eq!(x.shape(), Shape::new(folded));
         let mut expected = Vec::new();
         for image in 0..images {
             for head in 0..count {

@@ -1,12 +1,15 @@
 //! Attention on the CPU: the memory layout of the tensors, for [`super::blocks`].
 
-use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::backend::{
+    Flex, TensorMetadata,
+    tensor::{BoolTensor, FloatTensor},
+};
 use burn::tensor::{DType, Shape, bf16};
 use rayon::prelude::*;
 
 use super::blocks::{HeadLayout, Heads, Problem};
-use super::{Added, AttentionOps, AttentionSettings};
-use crate::attention::added::cpu::{prepare_terms, strides, with_terms};
+use super::{Added, AttentionOps, AttentionSettings, Packing};
+use crate::attention::added::cpu::{prepare_terms, strides, terms, with_terms};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_write_with, tensor, tensor_of, values_in, values_of};
@@ -73,14 +76,8 @@ impl AttentionOps for Flex {
             layout: layout(&d_out),
         };
         let saved = saved.storage();
-        let (out, bias_grad) = match (&problem.terms.bias, &bias) {
-            (Some(term), Some(bias)) => {
-                let (out, sums) = problem.backward_with_bias(term, d_out, saved, size, layouts);
-                let sums = tensor(sums, bias.shape());
-                (out, Some(cast::<Flex>(sums, bias_dtype)))
-            }
-            _ => (problem.backward(d_out, saved, size, layouts), None),
-        };
+        let (out, sums) = gradients(&problem, d_out, saved, size, layouts);
+        let bias_grad = of_bias(sums, bias.as_ref(), bias_dtype);
         let out = tensor(out, Shape::new([problem.images, size]));
         let part = |x: &FloatTensor<Flex>, layout: HeadLayout| {
             let tokens = x.shape()[2];
@@ -93,34 +90,39 @@ impl AttentionOps for Flex {
 
     fn fused_self_attention(
         qkv: FloatTensor<Self>,
-        heads: usize,
+        added: Added<Self>,
+        packing: Packing,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let dtype = qkv.dtype();
-        if dtype == DType::BF16 {
-            return bf16_forward(&qkv.to_contiguous(), heads, settings);
+        if dtype == DType::BF16 && added.is_nothing() {
+            return bf16_forward(&qkv.to_contiguous(), packing.heads, settings);
         }
         let qkv = contiguous(to_f32::<Flex>(qkv));
-        let problem = packed(values_of(&qkv), qkv.shape().dims(), heads, settings);
+        let (bias, mask) = prepare_terms(added);
+        let problem = packed(&qkv, packing, bias.as_ref(), mask.as_ref(), settings);
         let (out, saved) = forward(&problem);
         let out = out.reshape(Shape::new([
             problem.images,
             problem.queries,
-            heads * problem.v.layout.dim,
+            problem.heads * problem.v.layout.dim,
         ]));
         (cast::<Flex>(out, dtype), saved)
     }
 
     fn fused_self_attention_backward(
         qkv: FloatTensor<Self>,
+        added: Added<Self>,
         saved: FloatTensor<Self>,
         d_out: FloatTensor<Self>,
-        heads: usize,
+        packing: Packing,
         settings: AttentionSettings,
-    ) -> FloatTensor<Self> {
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
         let dtype = qkv.dtype();
+        let bias_dtype = added.bias().map_or(dtype, |bias| bias.dtype());
         let qkv = contiguous(to_f32::<Flex>(qkv));
-        let problem = packed(values_of(&qkv), qkv.shape().dims(), heads, settings);
+        let (bias, mask) = prepare_terms(added);
+        let problem = packed(&qkv, packing, bias.as_ref(), mask.as_ref(), settings);
         let d_out = contiguous(to_f32::<Flex>(d_out));
         let [_, tokens, width] = d_out.shape().dims();
         let layouts = [problem.q, problem.k, problem.v].map(|x| x.layout);
@@ -134,9 +136,37 @@ impl AttentionOps for Flex {
             },
         };
         let size = 3 * tokens * width;
-        let out = problem.backward(d_out, saved.storage(), size, layouts);
-        cast::<Flex>(tensor(out, qkv.shape()), dtype)
+        let (out, sums) = gradients(&problem, d_out, saved.storage(), size, layouts);
+        let out = cast::<Flex>(tensor(out, qkv.shape()), dtype);
+        (out, of_bias(sums, bias.as_ref(), bias_dtype))
     }
+}
+
+/// The gradients of q, k and v, and the sums of the bias's gradient if there is a bias.
+fn gradients<'a>(
+    problem: &Problem<'a>,
+    d_out: Heads<'a>,
+    saved: &[f32],
+    size: usize,
+    layouts: [HeadLayout; 3],
+) -> (Vec<f32>, Option<Vec<f32>>) {
+    match &problem.terms.bias {
+        Some(bias) => {
+            let (out, sums) = problem.backward_with_bias(bias, d_out, saved, size, layouts);
+            (out, Some(sums))
+        }
+        None => (problem.backward(d_out, saved, size, layouts), None),
+    }
+}
+
+/// The gradient of the bias from its sums.
+fn of_bias(
+    sums: Option<Vec<f32>>,
+    bias: Option<&FloatTensor<Flex>>,
+    dtype: DType,
+) -> Option<FloatTensor<Flex>> {
+    let (sums, bias) = (sums?, bias?);
+    Some(cast::<Flex>(tensor(sums, bias.shape()), dtype))
 }
 
 /// `[image, token, head, dim]` to this shape, `[batch, heads, token, dim]`: of images of one head as it is, else as a view.
@@ -174,7 +204,7 @@ fn bf16_forward(
     let [images, tokens, width] = qkv.shape().dims();
     let dim = width / 3;
     let sizes = [1, tokens, width];
-    let record = packed(&[], sizes, heads, settings).record();
+    let record = packed_problem(&[], sizes, heads, settings).record();
     let shape = Shape::new([images, tokens, heads, record]);
     let mut saved = FloatTensor::<Flex>::empty(shape, DType::F32);
     let records: &mut [f32] = saved.storage_mut();
@@ -188,7 +218,7 @@ fn bf16_forward(
         || vec![0.0; tokens * width],
         |image, out, (values, records)| {
             copy(values, image);
-            let attended = packed(image, sizes, heads, settings).forward(records);
+            let attended = packed_problem(image, sizes, heads, settings).forward(records);
             copy_new::<f32, bf16>(&attended, out)
         },
     );
@@ -211,8 +241,22 @@ fn problem<'a>(
     Problem::new(inputs, [images, heads, queries, keys], settings)
 }
 
-/// The problem of a packed projection `[batch, tokens, 3 * dim]`.
-fn packed(
+/// The problem of a contiguous packed projection, with bias and mask, both from [`prepare_terms`].
+fn packed<'a>(
+    qkv: &'a FloatTensor<Flex>,
+    Packing { heads, windows }: Packing,
+    bias: Option<&'a FloatTensor<Flex>>,
+    mask: Option<&'a BoolTensor<Flex>>,
+    settings: AttentionSettings,
+) -> Problem<'a> {
+    Problem {
+        terms: terms(windows * heads, windows, bias, mask),
+        ..packed_problem(values_of(qkv), qkv.shape().dims(), heads, settings)
+    }
+}
+
+/// The problem of a packed projection `[images, tokens, 3 * dim]`, without bias and mask.
+fn packed_problem(
     data: &[f32],
     [images, tokens, width]: [usize; 3],
     heads: usize,

@@ -1,11 +1,11 @@
 //! Attention in one operation: on the CPU block by block, elsewhere composed, or in the kernels of `flash`.
 
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::{checkpoint::strategy::CheckpointStrategy, ops::NodeGuard};
 use burn::backend::{Autodiff, AutodiffBackend, backend_extension, tensor::FloatTensor};
 
 use super::added::Added;
-use super::{AttentionSettings, composed, packed};
-use crate::autodiff::{record, record_asked, split, split_optional};
+use super::{AttentionSettings, Packing, composed, packed};
+use crate::autodiff::{record_asked, split, split_optional};
 use crate::knn_softmax::KnnSoftmaxOps;
 
 pub(super) mod blocks;
@@ -59,33 +59,35 @@ pub(crate) trait AttentionOps: KnnSoftmaxOps {
         (q, k, v, bias)
     }
 
-    /// [`Self::fused_attention`] among the tokens, from the packed projection `[batch, tokens, 3 * dim]` to
-    /// `[batch, tokens, dim]`.
+    /// [`Self::fused_attention`] among the tokens of each window, from the packed projection `[batch * windows, tokens, 3 * dim]`
+    /// to `[batch * windows, tokens, dim]`.
     #[fusion(default)]
     fn fused_self_attention(
         qkv: FloatTensor<Self>,
-        heads: usize,
+        #[extension_type] added: Added<Self>,
+        packing: Packing,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let [q, k, v] = packed::split::<Self>(&qkv, heads);
-        let (out, saved) = Self::fused_attention(q, k, v, Added::Nothing, settings);
-        (packed::merge_heads::<Self>(out), saved)
+        let [q, k, v] = packed::split::<Self>(&qkv, packing);
+        let (out, saved) = Self::fused_attention(q, k, v, added, settings);
+        (packed::merge_heads::<Self>(out, packing), saved)
     }
 
-    /// The gradient of `qkv` from the gradient of the output.
+    /// The gradients of `qkv` and, if there is one, the bias from `[saved, d_out]`, where `d_out` is the gradient of the output.
     #[fusion(default)]
     fn fused_self_attention_backward(
         qkv: FloatTensor<Self>,
+        #[extension_type] added: Added<Self>,
         saved: FloatTensor<Self>,
         d_out: FloatTensor<Self>,
-        heads: usize,
+        packing: Packing,
         settings: AttentionSettings,
-    ) -> FloatTensor<Self> {
-        let [q, k, v] = packed::split::<Self>(&qkv, heads);
-        let d_out = packed::split_heads::<Self>(d_out, heads);
-        let (q, k, v, _) =
-            Self::fused_attention_backward(q, k, v, Added::Nothing, saved, d_out, settings);
-        packed::join::<Self>([q, k, v])
+    ) -> (FloatTensor<Self>, Option<FloatTensor<Self>>) {
+        let [q, k, v] = packed::split::<Self>(&qkv, packing);
+        let d_out = packed::split_heads::<Self>(d_out, packing);
+        let (q, k, v, bias) =
+            Self::fused_attention_backward(q, k, v, added, saved, d_out, settings);
+        (packed::join::<Self>([q, k, v], packing), bias)
     }
 
     /// [`Self::fused_attention`] in kernels that do not write scores to memory; without such kernels it is composed. A fused
@@ -127,9 +129,7 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let ([of_q, of_k, of_v], inputs) = split([q, k, v]);
         let [q, k, v] = inputs.clone();
-        let (bias, mask) = added.into_parts();
-        let (of_bias, bias) = split_optional::<B>(bias, &q);
-        let added = Added::<B>::new(bias, mask);
+        let (of_bias, added) = split_bias(added, &q);
         let (out, saved) = B::fused_attention(q, k, v, added.clone(), settings);
         let nodes = [of_q, of_k, of_v, of_bias];
         let state = (inputs, added, saved.clone(), settings);
@@ -144,18 +144,30 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
 
     fn fused_self_attention(
         qkv: FloatTensor<Self>,
-        heads: usize,
+        added: Added<Self>,
+        packing: Packing,
         settings: AttentionSettings,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        let (node, [qkv]) = split([qkv]);
-        let (out, saved) = B::fused_self_attention(qkv.clone(), heads, settings);
-        let state = (qkv, saved.clone(), heads, settings);
-        let out = record::<B, C, _, _>(node, out, state, |state, d_out| {
-            let (qkv, saved, heads, settings) = state;
-            [B::fused_self_attention_backward(
-                qkv, saved, d_out, heads, settings,
-            )]
+        let ([of_qkv], [qkv]) = split([qkv]);
+        let (of_bias, added) = split_bias(added, &qkv);
+        let (out, saved) = B::fused_self_attention(qkv.clone(), added.clone(), packing, settings);
+        let state = (qkv, added, saved.clone(), packing, settings);
+        let out = record_asked::<B, C, _, _>([of_qkv, of_bias], out, state, |state, d_out, _| {
+            let (qkv, added, saved, packing, settings) = state;
+            let (qkv, bias) =
+                B::fused_self_attention_backward(qkv, added, saved, d_out, packing, settings);
+            [Some(qkv), bias]
         });
         (out, Self::from_inner(saved))
     }
+}
+
+/// The node of the bias, a constant without one, and what is added on the inner backend. `any` is a tensor.
+fn split_bias<B: AttentionOps, C: CheckpointStrategy>(
+    added: Added<Autodiff<B, C>>,
+    any: &FloatTensor<B>,
+) -> (NodeGuard, Added<B>) {
+    let (bias, mask) = added.into_parts();
+    let (node, bias) = split_optional::<B>(bias, any);
+    (node, Added::new(bias, mask))
 }

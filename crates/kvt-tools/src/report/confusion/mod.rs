@@ -3,7 +3,6 @@
 
 mod cells;
 
-use std::io::Write as _;
 use std::path::Path;
 
 use plotters::prelude::*;
@@ -12,7 +11,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use self::cells::{Cell, shared};
 use super::ReportError;
-use kvt_data::fs::write_atomic;
+use super::plot::save;
 use kvt_train::plot::{FONT, GRID, INK, PALETTE};
 use kvt_train::plot::{encode_png, letters_in, register_fonts, shortened, wrapped};
 
@@ -48,12 +47,7 @@ pub(crate) fn draw_confusion(
     title: &str,
     path: &Path,
 ) -> Result<(), ReportError> {
-    let png = png(cells, names, title).map_err(|reason| ReportError::Draw {
-        path: path.to_owned(),
-        reason,
-    })?;
-    write_atomic(path, |file| file.write_all(&png))?;
-    Ok(())
+    save(png(cells, names, title), path)
 }
 
 fn png(cells: &[([usize; 2], u64)], names: &[String], title: &str) -> Result<Vec<u8>, String> {

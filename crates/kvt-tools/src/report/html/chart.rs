@@ -7,7 +7,7 @@ use super::super::Curve;
 use super::super::plot::Plot;
 use super::super::series::{Series, epoch_range, series, value_range};
 use super::markup::Markup;
-use kvt_train::plot::{number, steps};
+use kvt_train::plot::{number, rounded, steps};
 
 /// Size in SVG units, and the edges of the axes: left, top, right, bottom.
 const SIZE: [f64; 2] = [480.0, 300.0];
@@ -248,16 +248,7 @@ fn pair(x: f64, y: f64) -> String {
 
 /// A measured number for readers: six digits.
 pub(super) fn short_number(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let digits = (5.0 - value.abs().log10().floor()).clamp(0.0, 12.0) as usize;
-    let text = format!("{value:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
+    rounded(value, 6, 12)
 }
 
 #[cfg(test)]
@@ -292,6 +283,7 @@ mod tests {
             (0.00001, "0.00001"),
             (1234567.0, "1234567"),
             (0.0, "0"),
+            (f64::NAN, "NaN"),
         ] {
             assert_eq!(short_number(value), text);
         }

@@ -3,6 +3,8 @@
 use super::super::interval_of;
 use super::judged::{Judged, per_class};
 use super::markup::Markup;
+use crate::paint::name_of;
+use crate::trained::{class_rows, confused_rows};
 use kvt_train::judge::Judgement;
 use kvt_train::plot::with_unit;
 use kvt_train::run::Metric;
@@ -11,8 +13,6 @@ use kvt_train::task::Evaluation;
 
 /// Up to this many classes the confusion matrix is a table with numbers; with more it is a picture.
 const NUMBERED: usize = 20;
-/// Maximum number of class pairs shown.
-const PAIRS: usize = 10;
 /// Shades of the matrix.
 const SHADES: f64 = 10.0;
 
@@ -80,16 +80,17 @@ fn matrix(page: &mut Markup, judged: &Classified) {
         page.note(text);
         return;
     }
+    let name = |class: usize| name_of(&judged.classes, class);
     let names = judged.classes.iter().map(String::as_str);
     let header = std::iter::once("true \\ predicted").chain(names);
     page.table("matrix", header, |page| {
         for row in 0..classes {
             page.within("tr", &[], |page| {
-                page.element("th", &[("scope", "row")], name(judged, row));
+                page.element("th", &[("scope", "row")], &name(row));
                 for column in 0..classes {
                     let images = judged.found.1.count(row, column);
                     let class = cell_class(row, column, share(row, images));
-                    let [label, predicted] = [row, column].map(|class| name(judged, class));
+                    let [label, predicted] = [row, column].map(name);
                     let words = format!("{images} of {label} taken for {predicted}");
                     let count = or_empty((images > 0).then_some(images));
                     let attributes = [("class", &*class), ("title", &*words)];
@@ -128,40 +129,18 @@ fn picture(page: &mut Markup, judged: &Classified, share: impl Fn(usize, u64) ->
     });
 }
 
-fn name(judged: &Classified, class: usize) -> &str {
-    judged.classes.get(class).map_or("?", String::as_str)
-}
-
 fn pairs(page: &mut Markup, judged: &Classified) {
-    let pairs = judged.found.1.confused(PAIRS);
+    let pairs = confused_rows(&judged.found.1, &judged.classes);
     if pairs.is_empty() {
         page.element("p", &[], "No image was taken for another class.");
         return;
     }
-    let rows = pairs.into_iter().map(|pair| {
-        let names = [pair.label, pair.predicted].map(|class| name(judged, class).to_owned());
-        [&names[..], &[pair.images.to_string()]].concat()
-    });
-    page.numbers(["confused most", "taken for", "images"], rows);
+    page.numbers(["confused most", "taken for", "images"], pairs);
 }
 
 fn by_class(page: &mut Markup, judged: &Classified) {
-    let percent = |share: Option<f64>| {
-        share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", 100.0 * share))
-    };
-    let rows = judged.found.1.by_class().into_iter().enumerate();
-    // Skip classes without images.
-    let rows = rows.filter(|(_, row)| row.images > 0).map(|(class, row)| {
-        vec![
-            name(judged, class).to_owned(),
-            row.images.to_string(),
-            percent(row.recall()),
-            percent(row.precision()),
-            percent(row.f1()),
-        ]
-    });
     let header = ["class", "images", "accuracy", "precision", "F1"];
-    per_class(page, header, rows.collect());
+    per_class(page, header, class_rows(&judged.found.1, &judged.classes));
 }
 
 #[cfg(test)]

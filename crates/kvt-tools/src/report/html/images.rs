@@ -48,11 +48,10 @@ impl Asked {
         }
     }
 
-    /// Which images are shown, of so many: evenly spaced, so that all classes have their share.
+    /// Which images are shown, of so many.
     pub(super) fn places(&self, images: usize) -> Vec<u32> {
-        let count = self.samples.min(images);
-        (0..count)
-            .map(|place| (2 * place + 1) * images / (2 * count))
+        let places = preview::chosen(self.samples, images);
+        places
             .filter_map(|place| u32::try_from(place).ok())
             .collect()
     }
@@ -184,7 +183,7 @@ impl<'a> Shown<'a> {
             None => validation_images(path, plan, classes, generating, warn)?,
         };
         if matches!(plan.task, TaskKind::Classify | TaskKind::MultiLabel) {
-            check_classes(&trained.model.config(), &images.source).map_err(TrainedError::from)?;
+            check_classes(&trained.model.config(), &images.source)?;
         }
         Ok(Self {
             run,
@@ -221,7 +220,7 @@ impl<'a> Shown<'a> {
             if has_maps {
                 let device = trained.device.device.clone().inner();
                 let found = class_attention(&trained.model, view.clone().upload(&device));
-                match found.map_err(TrainedError::from)? {
+                match found? {
                     Ok(found) => maps = found.into_iter().next().unwrap_or_default(),
                     Err(reason) => {
                         has_maps = false;

@@ -115,7 +115,7 @@ impl Report {
         self.add_painted(run, (asked, &images), NOTE_OBJECTS, paint, warn)
     }
 
-    /// Adds images that `paint` makes a picture and words of, by their places. An image that cannot be read is a remark.
+    /// Adds images that `paint` makes a picture and words of, by their places. An image that cannot be read or prepared is a remark.
     fn add_painted(
         &mut self,
         run: usize,

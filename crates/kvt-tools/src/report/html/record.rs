@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::super::read::{label_of, points};
-use super::super::{Curve, ReportError, RunFacts, RunNames, names_of};
+use super::super::{Curve, ReportError, RunFacts, RunNames, canonical, names_of};
 use kvt_data::regular;
 use kvt_data::text::counted;
 use kvt_train::config::{Plan, load_run_plan};
@@ -215,11 +215,6 @@ impl Record {
             names(rows().filter_map(|row| Some(&row.val_ema.as_ref()?.metrics))),
         ]
     }
-}
-
-/// The canonical path, if it can be determined.
-fn canonical(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// What has become of a run that is not finished, from its plan and its log.

@@ -28,8 +28,7 @@ pub(super) fn differing(records: &[Record]) -> Result<Vec<Differing>, ReportErro
     };
     let mut keys: BTreeMap<String, Differing> = BTreeMap::new();
     for (number, other) in (1..).zip(others) {
-        let found = diff(&first.plan, &other.plan)
-            .map_err(|error| ReportError::Settings(Box::new(error)))?;
+        let found = diff(&first.plan, &other.plan).map_err(Box::new)?;
         for difference in found {
             let differing = keys.entry(difference.key.clone()).or_insert(Differing {
                 key: difference.key,

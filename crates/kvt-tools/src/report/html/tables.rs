@@ -7,7 +7,6 @@ use super::markup::Markup;
 use super::record::Record;
 use kvt_train::plot::{duration, grouped, human, with_unit};
 use kvt_train::run::{EvalRecord, Topic};
-use kvt_train::table::cells;
 
 /// Maximum number of notes shown per run.
 const NOTES: usize = 100;
@@ -127,7 +126,7 @@ pub(super) fn comparison(page: &mut Markup, report: &Report, curves: &[Curve]) {
     }
 }
 
-/// Each epoch of a run with the numbers of `epochs.csv`, and the notes of the log.
+/// Each epoch of a run with the numbers of `epochs.csv`, which has more digits, and the notes of the log.
 pub(super) fn epochs(page: &mut Markup, record: &Record) {
     page.folded(&format!("All epochs of {}", record.name), |page| {
         let [own, ema] = record.measured();
@@ -138,12 +137,12 @@ pub(super) fn epochs(page: &mut Markup, record: &Record) {
         header.extend(["seconds", "images_per_second"].map(str::to_owned));
         let rows = record.rows.iter().map(|row| {
             let train = &row.train;
-            let epoch = train.epoch + 1;
-            let mut cells = Vec::from(cells([&epoch, &train.train_loss, &train.lr]));
+            let mut cells = vec![(train.epoch + 1).to_string()];
+            cells.extend([train.train_loss, train.lr].map(short_number));
             for (eval, names) in [(&row.val, &own), (&row.val_ema, &ema)] {
                 cells.extend(names.iter().map(|name| {
                     let value = eval.as_ref().and_then(|eval| eval.metrics.get(name));
-                    value.map_or_else(dash, |value| value.to_string())
+                    value.map_or_else(dash, short_number)
                 }));
             }
             cells.extend([train.seconds, train.images_per_second].map(short_number));

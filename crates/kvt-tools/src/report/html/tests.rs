@@ -81,7 +81,7 @@ fn lines(html: &str) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Compared with `epochs.csv`, which other code writes: each number to the last digit, in a curve and in the table.
+/// Compared with `epochs.csv`, which other code writes: each number to the last digit in a curve, and to six digits in the table.
 #[test]
 fn curves_and_tables_have_the_numbers_of_epochs_csv() {
     let runs = Runs::new();
@@ -117,13 +117,15 @@ fn curves_and_tables_have_the_numbers_of_epochs_csv() {
     {
         let (epochs, values) = column(name);
         assert_eq!((&drawn[at].1, &drawn[at].2), (&epochs, &values), "{name}");
-        for value in values.split(' ').filter(|_| *name != "images_per_second") {
+        for value in values.split(' ') {
+            let value = chart::short_number(value.parse().unwrap());
             assert!(
                 html.contains(&format!("<td>{value}</td>")),
                 "{name} {value}"
             );
         }
     }
+    assert!(html.contains("<td>0.333333</td>") && html.contains("<td>0.142857</td>"));
     assert_eq!(drawn[0].1, "1 3");
     // Every measurement has its place in the picture.
     let dots = html.matches("<circle class=\"dot\"").count();
@@ -420,6 +422,8 @@ fn the_confusion_matrix_by_hand() {
     assert_eq!(matrix.matches("class=\"right q8\"").count(), 1);
     assert_eq!(matrix.matches("<td class=\"\"").count(), 6);
     assert!(html.contains("Per class (2)"));
+    // Of the class and of the predictions as `cat`, as `kvt eval` has them.
+    assert_eq!(html.matches("<td>50.00 %</td>").count(), 2);
 }
 
 #[test]

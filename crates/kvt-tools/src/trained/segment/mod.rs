@@ -14,7 +14,7 @@ use super::dense::TrainedDense;
 use super::judge::{check_loss, judged};
 use super::{Images, TrainedError, Warn};
 use crate::paint::{classes_of, fitted, name_of, painted, side_by_side, with_legend};
-use kvt_data::augment::{AugmentError, JointEval};
+use kvt_data::augment::JointEval;
 use kvt_data::{DataError, IGNORED, LabelMap, View, decode};
 use kvt_train::splits::{image_limits, prepared_batches};
 use kvt_train::task::{
@@ -91,14 +91,10 @@ impl Segmenter {
         label: Option<LabelMap>,
     ) -> Result<Seen, TrainedError> {
         let plan = &self.plan;
-        let refused = |source: AugmentError| TrainedError::Prepare {
-            path: path.to_owned(),
-            source,
-        };
         let (limits, least) = (image_limits(plan), least_side(plan));
         let prepare = JointEval::new(&plan.dense, &plan.augment, limits, least);
         let image = prepare.and_then(|prepare| prepare.image(picture.clone()));
-        let image = image.map_err(refused)?;
+        let image = image.map_err(|error| error.at(path))?;
         let view = View::whole(image.pixels, 3, image.size);
         let size = (picture.height() as usize, picture.width() as usize);
         let device = &self.device.device;

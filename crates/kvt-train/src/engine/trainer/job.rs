@@ -31,20 +31,15 @@ impl<T: Task> Trainer<'_, '_, T> {
         skipped: &[Skipped],
         known: usize,
     ) -> Result<(), TrainError> {
+        let own = skipped.get(known..).unwrap_or_default();
         if self.processes.world().is_alone() {
-            return self.report_skipped(skipped, known);
+            return self.report_skipped(own, known);
         }
         let known_by_all = self.skipped.len();
-        let mut new = self.tell_skipped(skipped.get(known..).unwrap_or_default())?;
-        let paths = self.skipped.iter().map(|image| image.path.clone());
-        let mut told: HashSet<_> = paths.collect();
-        // With `data.repeats`, several processes may meet the same image at once.
-        new.retain(|image| told.insert(image.path.clone()));
+        let new = self.tell_skipped(own, &self.skipped)?;
+        self.report_skipped(&new, known_by_all)?;
         self.skipped.extend(new);
-        let all = std::mem::take(&mut self.skipped);
-        let reported = self.report_skipped(&all, known_by_all);
-        self.skipped = all;
-        reported
+        Ok(())
     }
 
     /// The unreadable images of an evaluation, as in [`pass_over`](Self::pass_over).
@@ -52,16 +47,14 @@ impl<T: Task> Trainer<'_, '_, T> {
         &mut self,
         skipped: &[Skipped],
     ) -> Result<(), TrainError> {
-        let mut seen = HashSet::new();
-        let mut all = self.tell_skipped(skipped)?;
-        // A task may let each process see all images.
-        all.retain(|image| seen.insert(image.path.clone()));
+        let all = self.tell_skipped(skipped, &[])?;
         self.report_skipped(&all, 0)?;
         self.refuse_more(&all)
     }
 
-    /// The unreadable images of all processes.
-    fn tell_skipped(&self, own: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
+    /// The unreadable images of all processes, each once and without the known ones: several processes may meet the same image, with
+    /// `data.repeats` at once, and in an evaluation where a task lets each of them see all images.
+    fn tell_skipped(&self, own: &[Skipped], known: &[Skipped]) -> Result<Vec<Skipped>, TrainError> {
         let words = |image: &Skipped| (image.path.display().to_string(), image.reason.clone());
         let own: Vec<(String, String)> = own.iter().map(words).collect();
         let all = self.processes.world().collect(&own)?.into_iter();
@@ -69,7 +62,10 @@ impl<T: Task> Trainer<'_, '_, T> {
             path: path.into(),
             reason,
         };
-        Ok(all.map(image).collect())
+        let mut told: HashSet<_> = known.iter().map(|image| image.path.clone()).collect();
+        let new = all.map(image);
+        let new = new.filter(|image| told.insert(image.path.clone()));
+        Ok(new.collect())
     }
 
     /// An error in all processes if they skipped too many images in total: the limit of a loader, applied to all.

@@ -111,18 +111,17 @@ impl<T: Task> Trainer<'_, '_, T> {
         Ok(())
     }
 
-    /// Logs the unreadable images of a pass, after the first `known`.
+    /// Logs unreadable images of a pass, after `known` ones.
     pub(super) fn report_skipped(
         &mut self,
         skipped: &[Skipped],
         known: usize,
     ) -> Result<(), TrainError> {
         let step = self.progress.position.step;
-        for (count, skipped) in skipped.iter().enumerate().skip(known) {
+        for (number, skipped) in (known + 1..).zip(skipped) {
             let reason = format!(
-                "{} (unreadable image {} of this pass)",
-                skipped.reason,
-                count + 1
+                "{} (unreadable image {number} of this pass)",
+                skipped.reason
             );
             let note = Note {
                 path: Some(skipped.path.display().to_string()),

@@ -16,9 +16,7 @@ pub(super) struct Part {
 impl Part {
     /// Opens the partial file of `to`, or makes it. It waits while another process downloads the file, which may be complete afterwards.
     pub(super) fn open(to: &Path) -> io::Result<Self> {
-        let mut path = to.as_os_str().to_owned();
-        path.push(".part");
-        let path = PathBuf::from(path);
+        let path = to.with_added_extension("part");
         fs::create_dir_all(parent(to))?;
         loop {
             let mut options = fs::OpenOptions::new();

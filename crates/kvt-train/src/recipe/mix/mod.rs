@@ -4,7 +4,7 @@
 //! - CutMix: Yun et al., [*CutMix*](https://arxiv.org/abs/1905.04899).
 //! - The distributions, the modes and the partners are those of `timm.data.mixup` (1.0.31).
 //!
-//! The draws ([`draw()`]: a [`Mixing`]) are separate from their application ([`Mixing::images`] and
+//! The draws (`draw.rs`, [`draw()`]: a [`Mixing`]) are separate from their application (`apply.rs`, [`Mixing::images`] and
 //! [`Mixing::own_shares`]), so that tests can fix the draws. Targets are mixed by [`mixed_targets`](super::mixed_targets); in a
 //! step `task/mixer.rs` does all of it. Everything depends only on the key of the micro-batch.
 

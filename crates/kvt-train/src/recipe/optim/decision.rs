@@ -6,7 +6,7 @@ use burn::module::{Module, ParamId};
 use burn::tensor::Tensor;
 use kvt_ops::Guard;
 
-use super::{Optimizer, Rates};
+use super::{OptimName, Optimizer, Rates};
 use crate::recipe::Gradients;
 
 /// The number of updates of an optimizer, in total and per parameter.
@@ -20,7 +20,7 @@ pub(crate) struct Counts {
 impl Optimizer {
     /// Whether the device can decide about updates: it can about those of AdamW.
     pub(crate) fn supports_device_decision(&self) -> bool {
-        self.is_adamw
+        self.config.name == OptimName::Adamw
     }
 
     /// Lets the device decide about the next [`guarded_step`](Self::guarded_step): it is made if all `numbers`, the last of which is

@@ -4,45 +4,37 @@
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
 
+use super::OptimConfig;
 use super::rule::{Buffers, MOMENTS, Rule, UpdateNumber, lerp};
 
 /// LAMB.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lamb {
-    /// Decay rates of the two moments.
-    pub(super) betas: (f64, f64),
-    /// Added to the square root of the second moment.
-    pub(super) eps: f64,
-}
+pub(super) const RULE: Rule = Rule {
+    buffers: &MOMENTS,
+    update,
+};
 
-impl Rule for Lamb {
-    fn buffers(&self) -> &'static [&'static str] {
-        &MOMENTS
+fn update(
+    config: &OptimConfig,
+    weight: Tensor<1>,
+    gradient: Tensor<1>,
+    number: &UpdateNumber,
+    buffers: &mut Buffers,
+) -> Tensor<1> {
+    let [beta1, beta2] = config.betas;
+    let [exp_avg, exp_avg_sq] = buffers.take_moments(&weight);
+    let exp_avg = lerp(exp_avg, gradient.clone(), 1.0 - beta1);
+    let exp_avg_sq = lerp(exp_avg_sq, gradient.square(), 1.0 - beta2);
+    buffers.put_moments([exp_avg.clone(), exp_avg_sq.clone()]);
+
+    let root = exp_avg_sq.sqrt() / number.bias_correction(beta2).sqrt();
+    let mut update = exp_avg / number.bias_correction(beta1) / (root + config.eps);
+    // As in timm, parameters without decay use the common rate.
+    if number.weight_decay > 0.0 {
+        update = update + weight.clone() * number.weight_decay;
+        let ratio = trust_ratio(weight.clone(), update.clone());
+        update = update * ratio;
     }
-
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Tensor<1>,
-        number: &UpdateNumber,
-        buffers: &mut Buffers,
-    ) -> Tensor<1> {
-        let (beta1, beta2) = self.betas;
-        let [exp_avg, exp_avg_sq] = buffers.take_moments(&weight);
-        let exp_avg = lerp(exp_avg, gradient.clone(), 1.0 - beta1);
-        let exp_avg_sq = lerp(exp_avg_sq, gradient.square(), 1.0 - beta2);
-        buffers.put_moments([exp_avg.clone(), exp_avg_sq.clone()]);
-
-        let root = exp_avg_sq.sqrt() / number.bias_correction(beta2).sqrt();
-        let mut update = exp_avg / number.bias_correction(beta1) / (root + self.eps);
-        // As in timm, parameters without decay use the common rate.
-        if number.weight_decay > 0.0 {
-            update = update + weight.clone() * number.weight_decay;
-            let ratio = trust_ratio(weight.clone(), update.clone());
-            update = update * ratio;
-        }
-        weight - update * number.lr
-    }
+    weight - update * number.lr
 }
 
 /// The ratio of the norms of weights and update, `[1]`; 1 where one of them is 0.

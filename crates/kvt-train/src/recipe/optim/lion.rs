@@ -3,32 +3,28 @@
 
 use burn::tensor::Tensor;
 
+use super::OptimConfig;
 use super::rule::{Buffers, Rule, UpdateNumber, lerp};
 
 const EXP_AVG: &str = "exp_avg";
 
 /// Lion.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lion {
-    /// The weight of the momentum in an update, and the decay of the momentum.
-    pub(super) betas: (f64, f64),
-}
+pub(super) const RULE: Rule = Rule {
+    buffers: &[EXP_AVG],
+    update,
+};
 
-impl Rule for Lion {
-    fn buffers(&self) -> &'static [&'static str] {
-        &[EXP_AVG]
-    }
-
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Tensor<1>,
-        number: &UpdateNumber,
-        buffers: &mut Buffers,
-    ) -> Tensor<1> {
-        let exp_avg = buffers.take(EXP_AVG, &weight);
-        let update = lerp(exp_avg.clone(), gradient.clone(), 1.0 - self.betas.0).sign();
-        buffers.put(EXP_AVG, lerp(exp_avg, gradient, 1.0 - self.betas.1));
-        weight * (1.0 - number.lr * number.weight_decay) - update * number.lr
-    }
+fn update(
+    config: &OptimConfig,
+    weight: Tensor<1>,
+    gradient: Tensor<1>,
+    number: &UpdateNumber,
+    buffers: &mut Buffers,
+) -> Tensor<1> {
+    // The weight of the momentum in an update, and the decay of the momentum.
+    let [beta1, beta2] = config.betas;
+    let exp_avg = buffers.take(EXP_AVG, &weight);
+    let update = lerp(exp_avg.clone(), gradient.clone(), 1.0 - beta1).sign();
+    buffers.put(EXP_AVG, lerp(exp_avg, gradient, 1.0 - beta2));
+    weight * (1.0 - number.lr * number.weight_decay) - update * number.lr
 }

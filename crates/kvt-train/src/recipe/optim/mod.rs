@@ -1,7 +1,7 @@
 //! Optimizers: from gradients to new weights, for the parameters of a network by name.
 //!
 //! An [`Optimizer`] contains the common parts: the state of each parameter, which parameters decay, and the rate of each layer. A
-//! [`Rule`] is the update of one parameter, and [`AdamW`] updates many at once; each has a file here. The state is saved and loaded in
+//! [`Rule`] is the update of one parameter, and `adamw` updates many at once; each has a file here. The state is saved and loaded in
 //! `state`, and `decision` is for updates of which the host does not know yet whether they are made.
 //!
 //! The state is simple: a few flat tensors per parameter, saved under PyTorch's name of the state and the parameter's
@@ -18,19 +18,13 @@ mod sgd;
 mod state;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use kvt_models::{Network, Parameter};
 use kvt_ops::{AdamWInput, Guard};
 
-use self::adamw::AdamW;
-use self::lamb::Lamb;
-use self::lion::Lion;
-use self::muon::Muon;
 use self::rule::{Buffers, Rule, UpdateNumber};
-use self::sgd::Sgd;
 use super::gradients::{flat, times};
 use super::{Gradients, is_head};
 
@@ -50,10 +44,7 @@ pub struct Rates {
 /// An optimizer with its state.
 #[derive(Debug)]
 pub struct Optimizer {
-    /// For the parameters whose group has no other rule.
-    adamw: AdamW,
-    /// Whether no parameter can have another rule.
-    is_adamw: bool,
+    config: OptimConfig,
     parameters: Vec<Parameter>,
     groups: HashMap<ParamId, Group>,
     states: HashMap<ParamId, State>,
@@ -71,7 +62,7 @@ struct Group {
     /// Factor of the learning rate.
     lr_scale: f64,
     /// Another rule than AdamW, if there is one.
-    rule: Option<Arc<dyn Rule>>,
+    rule: Option<Rule>,
 }
 
 /// The state of a parameter.
@@ -89,14 +80,12 @@ impl Optimizer {
     /// norms) nor those that the model excludes (position embeddings, class tokens). The rate of layer `i` of `n` is
     /// multiplied by `layer_decay^(n - 1 - i)`.
     pub fn new(config: &OptimConfig, network: &impl Network) -> Self {
-        let betas = <(f64, f64)>::from(config.betas);
-        let (eps, momentum, nesterov) = (config.eps, config.momentum, config.nesterov);
-        let rule: Option<Arc<dyn Rule>> = match config.name {
+        let rule = match config.name {
             OptimName::Adamw => None,
-            OptimName::Sgd => Some(Arc::new(Sgd { momentum, nesterov })),
-            OptimName::Lamb => Some(Arc::new(Lamb { betas, eps })),
-            OptimName::Lion => Some(Arc::new(Lion { betas })),
-            OptimName::Muon => Some(Arc::new(Muon { momentum, nesterov })),
+            OptimName::Sgd => Some(sgd::rule(config)),
+            OptimName::Lamb => Some(lamb::RULE),
+            OptimName::Lion => Some(lion::RULE),
+            OptimName::Muon => Some(muon::RULE),
         };
         let parameters = network.parameters();
         let groups = parameters.iter().map(|parameter| {
@@ -110,13 +99,12 @@ impl Optimizer {
             let group = Group {
                 decays,
                 lr_scale: config.layer_decay.powf(above as f64),
-                rule: rule.clone().filter(|_| has_rule),
+                rule: rule.filter(|_| has_rule),
             };
             (parameter.id, group)
         });
         Self {
-            adamw: AdamW { betas, eps },
-            is_adamw: config.name == OptimName::Adamw,
+            config: config.clone(),
             groups: groups.collect(),
             parameters,
             states: HashMap::new(),
@@ -180,7 +168,8 @@ impl Optimizer {
             let buffers = &mut state.buffers;
             if let Some(rule) = &group.rule {
                 let gradient = times(gradient, scale);
-                weights.insert(id, rule.update(weight, gradient, &number, buffers));
+                let new = (rule.update)(&self.config, weight, gradient, &number, buffers);
+                weights.insert(id, new);
             } else {
                 adamw_ids.push(id);
                 of_adamw.push(AdamWInput {
@@ -188,7 +177,7 @@ impl Optimizer {
                     moments: buffers.take_moments(&weight),
                     weight,
                     grad: gradient,
-                    step: self.adamw.step(&number, scale),
+                    step: adamw::step(&self.config, &number, scale),
                 });
             }
         }

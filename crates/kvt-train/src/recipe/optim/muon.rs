@@ -8,6 +8,7 @@
 use burn::tensor::Tensor;
 use kvt_ops::square_sum;
 
+use super::OptimConfig;
 use super::rule::{Buffers, Rule, UpdateNumber, lerp};
 
 const MOMENTUM_BUFFER: &str = "momentum_buffer";
@@ -22,42 +23,34 @@ const STEPS: usize = 5;
 const EPS: f64 = 1e-7;
 
 /// Muon, for matrices.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Muon {
-    /// Fraction of the momentum that is kept at each update.
-    pub(super) momentum: f64,
-    /// Whether the update is `(1 - momentum) g + momentum m` with the new momentum `m`, instead of `m` itself.
-    pub(super) nesterov: bool,
-}
+pub(super) const RULE: Rule = Rule {
+    buffers: &[MOMENTUM_BUFFER],
+    update,
+};
 
-impl Rule for Muon {
-    fn buffers(&self) -> &'static [&'static str] {
-        &[MOMENTUM_BUFFER]
-    }
-
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Tensor<1>,
-        number: &UpdateNumber,
-        buffers: &mut Buffers,
-    ) -> Tensor<1> {
-        let momentum = buffers.take(MOMENTUM_BUFFER, &weight);
-        let momentum = lerp(momentum, gradient.clone(), 1.0 - self.momentum);
-        let update = if self.nesterov {
-            lerp(gradient, momentum.clone(), self.momentum)
-        } else {
-            momentum.clone()
-        };
-        buffers.put(MOMENTUM_BUFFER, momentum);
-        // Each row consists of all dimensions except the first. The layout of a matrix does not matter: its transpose
-        // gives the transposed update of the same magnitude.
-        let rows = number.shape.first().copied().unwrap_or(1);
-        let columns = number.shape.iter().skip(1).product::<usize>();
-        let update = orthogonalised(update, [rows, columns]);
-        let lr = number.lr * 0.2 * (rows.max(columns) as f64).sqrt();
-        weight * (1.0 - number.lr * number.weight_decay) - update * lr
-    }
+fn update(
+    config: &OptimConfig,
+    weight: Tensor<1>,
+    gradient: Tensor<1>,
+    number: &UpdateNumber,
+    buffers: &mut Buffers,
+) -> Tensor<1> {
+    let momentum = buffers.take(MOMENTUM_BUFFER, &weight);
+    let momentum = lerp(momentum, gradient.clone(), 1.0 - config.momentum);
+    // Or, by Nesterov, `(1 - momentum) g + momentum m` with the new momentum `m`, instead of `m` itself.
+    let update = if config.nesterov {
+        lerp(gradient, momentum.clone(), config.momentum)
+    } else {
+        momentum.clone()
+    };
+    buffers.put(MOMENTUM_BUFFER, momentum);
+    // Each row consists of all dimensions except the first. The layout of a matrix does not matter: its transpose
+    // gives the transposed update of the same magnitude.
+    let rows = number.shape.first().copied().unwrap_or(1);
+    let columns = number.shape.iter().skip(1).product::<usize>();
+    let update = orthogonalised(update, [rows, columns]);
+    let lr = number.lr * 0.2 * (rows.max(columns) as f64).sqrt();
+    weight * (1.0 - number.lr * number.weight_decay) - update * lr
 }
 
 /// Approximately `U V^T` of a matrix `U S V^T`: five Newton-Schulz steps, which bring every singular value near 1.

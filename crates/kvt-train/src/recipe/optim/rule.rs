@@ -1,23 +1,19 @@
 //! The update of one parameter.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use burn::tensor::Tensor;
 
-/// The update of a parameter by an optimizer other than AdamW. All tensors are flat and without autodiff.
-pub(super) trait Rule: Debug + Send + Sync {
-    /// PyTorch's names of the buffers that are kept from update to update.
-    fn buffers(&self) -> &'static [&'static str];
+use super::OptimConfig;
 
-    /// The new weight. `buffers` contains the buffers named by [`Self::buffers`]; at the first update it is empty.
-    fn update(
-        &self,
-        weight: Tensor<1>,
-        gradient: Tensor<1>,
-        number: &UpdateNumber,
-        buffers: &mut Buffers,
-    ) -> Tensor<1>;
+/// The update of a parameter by an optimizer other than AdamW. All tensors are flat and without autodiff.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// PyTorch's names of the buffers that are kept from update to update.
+    pub(super) buffers: &'static [&'static str],
+    /// From the settings, the weight and its gradient to the new weight. It is given these buffers; at the first update there are none.
+    pub(super) update:
+        fn(&OptimConfig, Tensor<1>, Tensor<1>, &UpdateNumber, &mut Buffers) -> Tensor<1>,
 }
 
 /// The settings of a parameter's update.

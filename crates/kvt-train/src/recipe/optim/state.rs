@@ -74,10 +74,8 @@ impl Optimizer {
             let expected = shape.iter().product();
             let mut buffers = Buffers::default();
             let group = self.groups.get(id);
-            let names: &[&str] = match group.and_then(|group| group.rule.as_ref()) {
-                Some(rule) => rule.buffers(),
-                None => &MOMENTS,
-            };
+            let rule = group.and_then(|group| group.rule);
+            let names = rule.map_or(&MOMENTS[..], |rule| rule.buffers);
             for &buffer in names {
                 let name = format!("{buffer}.{name}");
                 match saved.remove(&name) {

@@ -28,9 +28,10 @@ fn ten_steps_of_adamw_match_pytorch() {
     let bytes = include_bytes!("../../../tests/golden/adamw.safetensors");
     let file = SafeTensors::deserialize(bytes).unwrap();
     let device = Device::flex();
-    let rule = AdamW {
-        betas: (0.9, 0.999),
+    let config = OptimConfig {
+        betas: [0.9, 0.999],
         eps: 1e-8,
+        ..OptimConfig::default()
     };
     for (name, weight_decay) in [("matrix", 0.05), ("bias", 0.0), ("cube", 0.0)] {
         let params = golden(&file, &format!("{name}.params"));
@@ -50,7 +51,7 @@ fn ten_steps_of_adamw_match_pytorch() {
                 weight,
                 grad: tensor(&grads[step * size..][..size]),
                 moments,
-                step: rule.step(&number, 1.0),
+                step: adamw::step(&config, &number, 1.0),
             };
             let updated = kvt_ops::adamw(vec![input], None);
             (weight, moments) = updated.into_iter().next().unwrap();

@@ -49,9 +49,8 @@ pub(crate) fn check(plan: &Plan) -> Vec<Conflict> {
 fn pyramid(plan: &Plan) -> Option<Conflict> {
     // Errors of the model itself are reported elsewhere.
     let model = plan.model.config(None).ok()?;
-    let help = "take a model of the families Swin or Twins";
     if let Err(error) = model.dense(plan.detect.window_padding) {
-        return Some(Conflict::new("model.name", error.to_string(), help));
+        return Some(Conflict::of_backbone(&error));
     }
     let least = model.pyramid_least_side().ok()?;
     (least > LEAST_SIDE).then(|| {
@@ -59,6 +58,10 @@ fn pyramid(plan: &Plan) -> Option<Conflict> {
             "{} makes no maps of images with a side below {least} pixels, and `task = \"detect\"` pads to {LEAST_SIDE}",
             model.name()
         );
-        Conflict::new("model.name", message, help)
+        Conflict::new(
+            "model.name",
+            message,
+            "take a model of the families Swin or Twins",
+        )
     })
 }

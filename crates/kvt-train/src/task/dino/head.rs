@@ -45,14 +45,15 @@ impl DinoHead {
         };
         let bound = 1.0 / (config.bottleneck_dim as f32).sqrt();
         let init = init.child("last_layer");
+        let lengths = [config.out_dim, 1];
         let shape = [config.out_dim, config.bottleneck_dim];
         Self {
             mlp: (0..2 * config.head_layers - 1).map(layer).collect(),
             last_layer: LastLayer {
                 weight_g: if config.norm_last_layer {
-                    init.fixed([config.out_dim, 1], ones(config.out_dim))
+                    init.fixed(lengths, TensorData::ones::<f32, _>(lengths))
                 } else {
-                    init.param("weight_g", [config.out_dim, 1], Law::Constant(1.0))
+                    init.param("weight_g", lengths, Law::Constant(1.0))
                 },
                 weight_v: init.param("weight_v", shape, Law::Uniform { bound }),
             },
@@ -85,8 +86,4 @@ impl DinoHead {
         let is_trained = lengths.valid().train().val().is_require_grad();
         (!is_trained).then_some(lengths.id).into_iter().collect()
     }
-}
-
-fn ones(count: usize) -> TensorData {
-    TensorData::new(vec![1.0f32; count], [count, 1])
 }

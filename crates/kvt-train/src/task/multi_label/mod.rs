@@ -39,21 +39,6 @@ pub struct MultiLabel {
     thresholds: Vec<f64>,
 }
 
-impl MultiLabel {
-    /// The task of a plan on training images.
-    ///
-    /// # Errors
-    /// If a threshold is for a class that the data does not have.
-    pub fn new(plan: &Plan, train: &Arc<Source>) -> Result<Self, TrainError> {
-        Ok(Self {
-            loss: plan.loss.clone(),
-            mixer: Mixer::new(plan),
-            thresholds: plan.multi_label.of(&train.classes)?,
-            train: Arc::clone(train),
-        })
-    }
-}
-
 impl Task for MultiLabel {
     type Network = Model;
     /// The labels of an image are those of its index.
@@ -71,8 +56,13 @@ impl Task for MultiLabel {
     }
 
     fn start(setup: &mut Setup<'_>) -> Result<(Self, Model), TrainError> {
-        let splits = setup.splits;
-        let task = Self::new(setup.plan, &splits.train)?;
+        let (plan, splits) = (setup.plan, setup.splits);
+        let task = Self {
+            loss: plan.loss.clone(),
+            mixer: Mixer::new(plan),
+            thresholds: plan.multi_label.of(splits.classes())?,
+            train: Arc::clone(&splits.train),
+        };
         let images = splits.val.samples.len();
         if images > 0 && splits.val.unlabelled() == images {
             return Err(TrainError::NoLabels(images));

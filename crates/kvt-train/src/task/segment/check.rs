@@ -59,8 +59,7 @@ fn pyramid(plan: &Plan) -> Option<Conflict> {
     // Errors of the model itself are reported elsewhere.
     let model = plan.model.config(None).ok()?;
     if let Err(error) = model.dense(plan.segment.window_padding) {
-        let help = "take a model of the families Swin or Twins";
-        return Some(Conflict::new("model.name", error.to_string(), help));
+        return Some(Conflict::of_backbone(&error));
     }
     if let Ok(channels) = model.pyramid_channels()
         && let Err(error) = heads(plan, 2).validate(channels.len())

@@ -16,7 +16,7 @@ mod nccl;
 mod settle;
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use burn::tensor::Tensor;
@@ -24,7 +24,7 @@ use burn::tensor::Tensor;
 pub use self::connect::connect;
 pub use self::engine::{Engine, EngineError};
 use self::settle::settle;
-use super::{World, WorldError};
+use super::{World, WorldError, held};
 use crate::run::Topic;
 
 /// Sums over the processes of a world, on their devices.
@@ -66,7 +66,7 @@ impl DeviceSums {
         prepared: impl FnOnce(),
     ) -> Result<Vec<Tensor<1>>, WorldError> {
         let (world, limit) = (&*self.world, self.limit);
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut engine = held(&self.engine);
         let own = engine.prepare(&mut buckets).map(|()| true);
         prepared();
         let summed = settle(world, own, &mut || Ok(true), limit).and_then(|()| {
@@ -79,8 +79,7 @@ impl DeviceSums {
 
     /// Aborts everything, for example after a wrong sum.
     fn abort(&self) {
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        engine.abort();
+        held(&self.engine).abort();
     }
 }
 

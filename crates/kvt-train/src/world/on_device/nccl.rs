@@ -102,11 +102,9 @@ struct Nccl {
     stream: Arc<CudaStream>,
     /// Recorded after the last started sum.
     done: CudaEvent,
-    /// Not yet to be started.
-    prepared: Vec<Bucket>,
     /// The sums of all buckets.
     sums: Vec<Tensor<1>>,
-    /// To be started, in this order.
+    /// Prepared and to be started, in this order.
     waiting: VecDeque<Bucket>,
     /// Started, and perhaps not finished.
     started: Vec<Bucket>,
@@ -138,7 +136,6 @@ impl Nccl {
             context,
             stream,
             done,
-            prepared: Vec::new(),
             sums: Vec::new(),
             waiting: VecDeque::new(),
             started: Vec::new(),
@@ -217,20 +214,19 @@ impl Engine for Nccl {
         for bucket in buckets {
             // Never in place: a tensor may share its memory with another.
             let sum = Tensor::empty(bucket.dims(), &bucket.device());
-            self.prepared.push(Bucket {
+            self.waiting.push_back(Bucket {
                 own: CudaMemory::of(bucket)?,
                 sum: CudaMemory::of(sum.clone())?,
             });
             self.sums.push(sum);
         }
         // Waits for the work that writes the buckets or last used the memory of the sums.
-        self.prepared
-            .last()
+        self.waiting
+            .back()
             .map_or(Ok(()), |bucket| bucket.own.wait())
     }
 
     fn start(&mut self) -> Result<(), EngineError> {
-        self.waiting.extend(self.prepared.drain(..));
         self.poll().map(|_| ())
     }
 
@@ -273,7 +269,6 @@ impl Engine for Nccl {
         #[expect(unsafe_code, reason = "hands an address to NCCL")]
         let _failure = unsafe { sys::ncclCommAbort(communicator) };
         // A failure of the abort cannot be handled: the job ends because of another failure, or has ended.
-        self.prepared.clear();
         self.waiting.clear();
         self.started.clear();
         self.sums.clear();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use super::{SHOWN, class_table, judged, sizes, tell_bad, tell_duplicates, tell_unread};
+use super::{SHOWN, class_table, judged, sizes, tell_bad, tell_unread, told};
 use crate::common::{Overrides, generating};
 use crate::table::{grouped, table};
 use kvt_data::text::{counted, quoted};
@@ -48,17 +48,13 @@ fn describe(found: &Check<MaskCheck>) -> String {
             share(split.ignored, pixels(split)),
         ]
     });
-    let splits = found.splits.iter();
     let classes = class_table(
-        &splits.map(|split| (split.name.as_str(), &split.classes[..])),
-        |split, own| share(own, found.splits.get(split).map_or(0, pixels)),
+        &found.splits,
+        |split| (split.name.as_str(), &split.classes[..]),
+        |split, own| share(own, pixels(split)),
     );
-    let mut lines = vec![format!("{}\n\n{classes}", table(header.split(','), rows))];
-    for split in &found.splits {
-        tell(split, &mut lines);
-    }
-    tell_duplicates(&found.duplicates, &mut lines);
-    lines.join("\n")
+    let tables = format!("{}\n\n{classes}", table(header.split(','), rows));
+    told(found, vec![tables], tell)
 }
 
 /// All pixels of a split.

@@ -58,9 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     {
         return objects::run(&data, limits);
     }
-    for warning in unused_splits_of(dir) {
-        output::warning(&warning);
-    }
+    output::warnings(unused_splits_of(dir));
     tell(&check_folder(dir, splits, limits, &args.label_column)?)
 }
 
@@ -95,18 +93,6 @@ fn describe(found: &Check) -> String {
     let header =
         "split,classes,images,per class,sizes,grey,CMYK,unreadable,bad links,other formats";
     let mut lines = vec![table(header.split(','), rows) + &label_counts(found)];
-    if !found.same_classes {
-        lines.push("the splits have different classes".to_owned());
-    }
-    for split in &found.splits {
-        if split.classes.len() < 2 && split.label_sets.is_none() {
-            lines.push(format!(
-                "`{}` has one class only: there is nothing to tell apart",
-                split.name
-            ));
-        }
-        tell_files(split, &mut lines);
-    }
     // The training images come first.
     let first = found.splits.first();
     if let Some(Imbalance { most, least, ratio }) = first.and_then(SplitCheck::imbalance) {
@@ -124,6 +110,29 @@ fn describe(found: &Check) -> String {
             least.1,
             least.0
         ));
+    }
+    told(found, lines, |split, lines| {
+        if split.classes.len() < 2 && split.label_sets.is_none() {
+            lines.push(format!(
+                "`{}` has one class only: there is nothing to tell apart",
+                split.name
+            ));
+        }
+        tell_files(split, lines);
+    })
+}
+
+/// The tables, and line by line what `tell` says of each split and what there is to say of several.
+fn told<S>(
+    found: &Check<S>,
+    mut lines: Vec<String>,
+    tell: impl Fn(&S, &mut Vec<String>),
+) -> String {
+    if !found.same_classes {
+        lines.push("the splits have different classes".to_owned());
+    }
+    for split in &found.splits {
+        tell(split, &mut lines);
     }
     tell_duplicates(&found.duplicates, &mut lines);
     lines.join("\n")
@@ -146,28 +155,26 @@ fn label_counts(found: &Check) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let splits = found.splits.iter();
     let classes = class_table(
-        &splits.map(|split| (split.name.as_str(), &split.classes[..])),
+        &found.splits,
+        |split| (split.name.as_str(), &split.classes[..]),
         |_, images| grouped(images),
     );
     format!("\n\n{}\n\n{classes}", table(header, rows))
 }
 
-/// A cell for each class and split, from the split's number and what it has of the class. All have the classes of the first.
-fn class_table<'a, N: Copy + Default + 'a>(
-    splits: &(impl Iterator<Item = (&'a str, &'a [(String, N)])> + Clone),
-    cell: impl Fn(usize, N) -> String,
+/// A cell for each class and split, from the split and what it has of the class. `of` says the split's name and classes; all have the
+/// classes of the first.
+fn class_table<S, N: Copy + Default>(
+    splits: &[S],
+    of: impl Fn(&S) -> (&str, &[(String, N)]),
+    cell: impl Fn(&S, N) -> String,
 ) -> String {
-    let names = splits.clone().map(|(name, _)| name);
-    let header = std::iter::once("class").chain(names);
-    let first = splits
-        .clone()
-        .next()
-        .map_or(&[][..], |(_, classes)| classes);
+    let header = std::iter::once("class").chain(splits.iter().map(|split| of(split).0));
+    let first = splits.first().map_or(&[][..], |split| of(split).1);
     let rows = first.iter().enumerate().map(|(class, (name, _))| {
-        let own = splits.clone().enumerate().map(|(split, (_, classes))| {
-            let own = classes.get(class);
+        let own = splits.iter().map(|split| {
+            let own = of(split).1.get(class);
             cell(split, own.map_or_else(N::default, |(_, own)| *own))
         });
         std::iter::once(name.clone()).chain(own).collect()

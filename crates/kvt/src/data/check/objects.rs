@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{SHOWN, class_table, judged, sizes, tell_bad, tell_duplicates};
+use super::{SHOWN, class_table, judged, sizes, tell_bad, told};
 use crate::table::{grouped, table};
 use kvt_data::text::{counted, quoted};
 use kvt_train::data::{Check, CocoCheck, DataConfig, ImageLimits, check_coco};
@@ -28,20 +28,13 @@ fn describe(found: &Check<CocoCheck>) -> String {
             split.bad.len().to_string(),
         ]
     });
-    let splits = found.splits.iter();
     let classes = class_table(
-        &splits.map(|split| (split.name.as_str(), &split.classes[..])),
+        &found.splits,
+        |split| (split.name.as_str(), &split.classes[..]),
         |_, objects| grouped(objects),
     );
-    let mut lines = vec![format!("{}\n\n{classes}", table(header.split(','), rows))];
-    if !found.same_classes {
-        lines.push("the splits have other classes".to_owned());
-    }
-    for split in &found.splits {
-        tell(split, &mut lines);
-    }
-    tell_duplicates(&found.duplicates, &mut lines);
-    lines.join("\n")
+    let tables = format!("{}\n\n{classes}", table(header.split(','), rows));
+    told(found, vec![tables], tell)
 }
 
 /// Reports the problems of a split.

@@ -27,7 +27,7 @@ pub(super) struct Target<'a> {
     pub(super) layouts: [HeadLayout; 3],
     /// The gradients of the queries of one block, if they have a place of their own: then `out` has none.
     pub(super) queries: Option<&'a mut [f32]>,
-    /// The gradient of the bias, `[query or 1, key or 1]`, to which the image adds; with its number of keys.
+    /// The gradient of the bias, `[heads, query or 1, key or 1]`, to which the image adds; with its number of keys.
     pub(super) bias: Option<(&'a mut [f32], usize)>,
 }
 
@@ -195,6 +195,8 @@ impl Backward<'_> {
         let terms = &self.problem.terms;
         terms.apply(d_scores, keys, place, start, Fill::Gradient);
         if let Some((bias, bias_keys)) = &mut target.bias {
+            let matrix = bias.len() / self.problem.heads;
+            let bias = &mut bias[head * matrix..][..matrix];
             add_rows(bias, *bias_keys, d_scores, keys, start);
         }
         let weights = Matrix::new(scores, [rows, keys], keys);

@@ -1,9 +1,12 @@
 //! Bias and mask, applied to the scores of a block.
 
+use std::mem::MaybeUninit;
+
 use rayon::prelude::*;
 
 use super::backward::{Backward, Target};
 use super::{Buffers, HeadLayout, Heads, Problem};
+use crate::cpu::buffer::filled;
 use crate::cpu::wide::wide;
 
 /// The score of a hidden key. An infinity would exclude it too, but rows with infinities take longer.
@@ -12,6 +15,9 @@ pub(super) const HIDDEN: f32 = f32::MIN;
 /// Target number of bias gradient sums that run in parallel. A constant, so that the result does not depend on the
 /// number of threads.
 const SUMS: usize = 16;
+
+/// An image, and the place of its gradients.
+type Task<'a> = (usize, &'a mut [MaybeUninit<f32>]);
 
 /// A tensor that is broadcast to the scores `[batch, heads, query, key]`. The values of a row are adjacent.
 #[derive(Clone, Copy)]
@@ -40,6 +46,8 @@ impl<'a, T> Term<'a, T> {
 pub(in crate::attention) struct Terms<'a> {
     /// Number of heads of the scores: those of all windows, window by window.
     pub(in crate::attention) heads: usize,
+    /// How many images of the tensors are windows of one image of the scores; 1 if windows are heads of the tensors, too.
+    pub(in crate::attention) windows: usize,
     /// The bias of the heads of one window, which all windows share.
     pub(in crate::attention) bias: Option<Term<'a, f32>>,
     /// Nonzero where a key is hidden: a matrix for each window, for all heads of that window.
@@ -47,13 +55,24 @@ pub(in crate::attention) struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    fn bias_row(&self, [image, head]: [usize; 2], query: usize) -> Option<&'a [f32]> {
+    /// Image and head of the scores, from those of the tensors.
+    fn place(&self, [image, head]: [usize; 2]) -> [usize; 2] {
+        let window = image % self.windows;
+        [
+            image / self.windows,
+            window * (self.heads / self.windows) + head,
+        ]
+    }
+
+    fn bias_row(&self, place: [usize; 2], query: usize) -> Option<&'a [f32]> {
         let bias = self.bias.as_ref()?;
+        let [image, head] = self.place(place);
         Some(bias.row([image, head % bias.shape[1], query]))
     }
 
-    fn mask_row(&self, [image, head]: [usize; 2], query: usize) -> Option<&'a [u8]> {
+    fn mask_row(&self, place: [usize; 2], query: usize) -> Option<&'a [u8]> {
         let mask = self.mask.as_ref()?;
+        let [image, head] = self.place(place);
         let window = head * mask.shape[1] / self.heads;
         Some(mask.row([image, window, query]))
     }
@@ -121,10 +140,10 @@ fn each<T: Copy>(row: &mut [f32], by: &[T], change: impl Fn(f32, T) -> f32) {
 }
 
 impl<'a> Problem<'a> {
-    /// [`Self::backward`] for images of one head, and the gradient of the bias, in the shape of the bias.
+    /// [`Self::backward`], and the gradient of the bias, in the shape of the bias.
     ///
-    /// Images that share a matrix of the bias are divided among a few sums, which run in parallel and are added in
-    /// order.
+    /// The heads of an image have adjacent matrices of the bias. Images that share them are divided among a few sums, which run in
+    /// parallel and are added in order.
     pub(in crate::attention) fn backward_with_bias(
         &self,
         bias: &Term<'a, f32>,
@@ -134,22 +153,29 @@ impl<'a> Problem<'a> {
         layouts: [HeadLayout; 3],
     ) -> (Vec<f32>, Vec<f32>) {
         let [batch, heads, queries, keys] = bias.shape;
-        let (matrices, matrix) = (batch * heads, queries * keys);
-        let users = self.images / matrices.max(1);
-        let parts = (SUMS / matrices.max(1)).clamp(1, users.max(1));
-        let mut out = vec![0.0; self.images * size];
-        let mut sums = vec![0.0; matrices * parts * matrix];
-        let mut tasks: Vec<Vec<(usize, &mut [f32])>> = Vec::new();
-        tasks.resize_with(matrices * parts, Vec::new);
-        let mut seen = vec![0; matrices];
-        for (image, out) in out.chunks_mut(size.max(1)).enumerate() {
-            let [of_batch, head] = self.place(image, 0);
-            let number = of_batch % batch * heads + head % heads;
-            let part = seen[number] * parts / users;
-            seen[number] += 1;
-            tasks[number * parts + part].push((image, out));
+        let groups = batch * heads / self.heads.max(1);
+        let sum = self.heads * queries * keys;
+        let users = self.images / groups.max(1);
+        let parts = (SUMS / groups.max(1)).clamp(1, users.max(1));
+        let len = self.images * size;
+        if sum == 0 {
+            // There are no scores; keys and values without a query have gradients of zero.
+            return (vec![0.0; len], Vec::new());
         }
-        let sums_and_tasks = sums.par_chunks_mut(matrix.max(1)).zip(tasks);
+        let mut out = Vec::with_capacity(len);
+        let mut sums = vec![0.0; groups * parts * sum];
+        let mut tasks: Vec<Vec<Task<'_>>> = Vec::new();
+        tasks.resize_with(groups * parts, Vec::new);
+        let mut seen = vec![0; groups];
+        let spare = out.spare_capacity_mut()[..len].chunks_mut(size.max(1));
+        for (image, out) in spare.enumerate() {
+            let [of_batch, head] = self.terms.place(self.place(image, 0));
+            let group = (of_batch % batch * heads + head % heads) / self.heads;
+            let part = seen[group] * parts / users;
+            seen[group] += 1;
+            tasks[group * parts + part].push((image, out));
+        }
+        let sums_and_tasks = sums.par_chunks_mut(sum).zip(tasks);
         sums_and_tasks.for_each_init(Buffers::default, |buffers, (sum, task)| {
             for (image, out) in task {
                 let backward = Backward {
@@ -159,7 +185,7 @@ impl<'a> Problem<'a> {
                     saved,
                 };
                 let target = Target {
-                    out,
+                    out: filled(out, std::iter::repeat(0.0)),
                     layouts,
                     queries: None,
                     bias: Some((&mut *sum, keys)),
@@ -167,17 +193,25 @@ impl<'a> Problem<'a> {
                 backward.whole(target, buffers);
             }
         });
-        (out, added(&sums, matrix, parts))
+        #[expect(
+            unsafe_code,
+            reason = "a vector that is not filled with zeros first on one thread"
+        )]
+        // SAFETY: every image is in a task, and each task has a sum, which is not empty: all of their numbers have just been written.
+        unsafe {
+            out.set_len(len);
+        }
+        (out, added(&sums, sum, parts))
     }
 }
 
-/// The sums of `parts` parts, matrix by matrix.
-fn added(sums: &[f32], matrix: usize, parts: usize) -> Vec<f32> {
+/// The sums of `parts` parts of `size` numbers, one after another.
+fn added(sums: &[f32], size: usize, parts: usize) -> Vec<f32> {
     let mut total = Vec::with_capacity(sums.len() / parts);
-    for parts in sums.chunks((matrix * parts).max(1)) {
+    for parts in sums.chunks((size * parts).max(1)) {
         let start = total.len();
-        total.extend_from_slice(&parts[..matrix]);
-        for part in parts[matrix..].chunks(matrix) {
+        total.extend_from_slice(&parts[..size]);
+        for part in parts[size..].chunks(size) {
             for (sum, x) in total[start..].iter_mut().zip(part) {
                 *sum += x;
             }

@@ -77,6 +77,11 @@ fn what_does_not_apply_is_refused() {
             "model.name=deit_tiny_patch16_224",
             "`deit_tiny_patch16_224` has one map",
         ),
+        ("model.window_size=1000", "`window_size` is 1000: expected"),
+        (
+            "model.window_size=1000",
+            "set it to less, or leave it out: a dense network",
+        ),
         ("model.img_size=[64, 96]", "`dense.crop` sets the size"),
         ("data.kind=folder", "needs a mask of classes"),
         ("dense.scale=[32, 64]", "the larger value first"),
