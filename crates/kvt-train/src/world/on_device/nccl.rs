@@ -102,9 +102,11 @@ struct Nccl {
     stream: Arc<CudaStream>,
     /// Recorded after the last started sum.
     done: CudaEvent,
+    /// Not yet to be started.
+    prepared: Vec<Bucket>,
     /// The sums of all buckets.
     sums: Vec<Tensor<1>>,
-    /// Prepared and to be started, in this order.
+    /// To be started, in this order.
     waiting: VecDeque<Bucket>,
     /// Started, and perhaps not finished.
     started: Vec<Bucket>,
@@ -136,6 +138,7 @@ impl Nccl {
             context,
             stream,
             done,
+            prepared: Vec::new(),
             sums: Vec::new(),
             waiting: VecDeque::new(),
             started: Vec::new(),
@@ -214,19 +217,20 @@ impl Engine for Nccl {
         for bucket in buckets {
             // Never in place: a tensor may share its memory with another.
             let sum = Tensor::empty(bucket.dims(), &bucket.device());
-            self.waiting.push_back(Bucket {
+            self.prepared.push(Bucket {
                 own: CudaMemory::of(bucket)?,
                 sum: CudaMemory::of(sum.clone())?,
             });
             self.sums.push(sum);
         }
         // Waits for the work that writes the buckets or last used the memory of the sums.
-        self.waiting
-            .back()
+        self.prepared
+            .last()
             .map_or(Ok(()), |bucket| bucket.own.wait())
     }
 
     fn start(&mut self) -> Result<(), EngineError> {
+        self.waiting.extend(self.prepared.drain(..));
         self.poll().map(|_| ())
     }
 
@@ -269,6 +273,7 @@ impl Engine for Nccl {
         #[expect(unsafe_code, reason = "hands an address to NCCL")]
         let _failure = unsafe { sys::ncclCommAbort(communicator) };
         // A failure of the abort cannot be handled: the job ends because of another failure, or has ended.
+        self.prepared.clear();
         self.waiting.clear();
         self.started.clear();
         self.sums.clear();
