@@ -58,13 +58,6 @@ pub struct Score {
     pub mask: Option<Tensor<4, Bool>>,
 }
 
-impl Score {
-    /// Whether there is neither a bias nor a mask.
-    pub fn is_plain(&self) -> bool {
-        self.bias.is_none() && self.mask.is_none()
-    }
-}
-
 /// The inputs of a mechanism besides queries, keys and values. [`Place::context`] makes one.
 #[derive(Clone, Debug)]
 pub struct Context {
