@@ -12,8 +12,8 @@ use super::{FinetuneError, keys, without_tag};
 use crate::trained::not_of_pixels;
 use kvt_train::config::{ConfigError, ModelSection, Plan, load_plan};
 use kvt_train::fetch::{Published, locate};
-use kvt_train::run::{Checkpoints, RunDir, RunError, Which};
-use kvt_train::task::{TEACHER, TaskKind, read_weights, run_of, task_file};
+use kvt_train::run::RunDir;
+use kvt_train::task::{read_weights, run_of, weights_of_run};
 
 /// Parts of the names of vision transformers whose weights have one source, and so one normalisation.
 const OF_ONE_SOURCE: [&str; 6] = ["_dinov2", "_dinov3", "_clip_", "_siglip", "_gap_", "tnt_"];
@@ -65,7 +65,8 @@ impl Source {
         let path = &locate(given)?;
         let (file, run) = if path.is_dir() {
             let run = RunDir::open(path)?;
-            (checkpoint(&run)?, Some(run))
+            not_of_pixels(load_plan(&run.config(), &[])?)?;
+            (weights_of_run(&run)?, Some(run))
         } else {
             (path.to_owned(), run_of(path))
         };
@@ -133,22 +134,6 @@ impl Source {
             .map_err(|error: toml::de::Error| FinetuneError::Model(error.to_string()))?;
         Ok(section.config(None)?.summary().params)
     }
-}
-
-/// The best weights of a run, or the last if none was evaluated: the reported weights, with DINO those of the teacher.
-fn checkpoint(run: &RunDir) -> Result<PathBuf, FinetuneError> {
-    let plan = not_of_pixels(load_plan(&run.config(), &[])?)?;
-    let checkpoints = Checkpoints::new(run);
-    let found = match checkpoints.load(Which::Best) {
-        Err(RunError::NoCheckpoint { .. }) => checkpoints.load(Which::Last),
-        found => found,
-    };
-    let (checkpoint, _) = found?;
-    Ok(if plan.task == TaskKind::Dino {
-        checkpoint.file(&task_file(TEACHER))
-    } else {
-        checkpoint.file(plan.ema.report.file())
-    })
 }
 
 /// The only model that matches the weights.

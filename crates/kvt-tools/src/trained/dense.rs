@@ -11,8 +11,7 @@ use super::{
 };
 use kvt_train::config::Plan;
 use kvt_train::device::ResolvedDevice;
-use kvt_train::fetch::locate;
-use kvt_train::task::{DenseNetwork, load_checkpoint_model};
+use kvt_train::task::{DenseNetwork, load_checkpoint_model, weight_file};
 
 /// A dense network that is ready to predict, with its plan and classes.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ impl<N: DenseNetwork> TrainedDense<N> {
     fn configured(plan: Plan, warn: Warn<'_>) -> Result<Self, TrainedError> {
         let path = configured_weights(&plan)?;
         let config = plan.model.backbone()?;
-        let read = read_dense(weights::read(&locate(&path)?)?, &config)?;
+        let read = read_dense(weights::read(&weight_file(&path)?)?, &config)?;
         if read.kind == DenseKind::Classifier {
             // Random heads would be evaluated as if they had been trained.
             return Err(TrainedError::NoHeads(path));

@@ -12,11 +12,10 @@ use kvt_models::dense::{CLASSIFIERS, DenseKind, OnPyramid, read_dense};
 use kvt_models::weights::{self, Outcome, StateDict, WeightsError};
 use kvt_models::{ModelConfig, Network};
 
-use super::model::{hint, refused};
+use super::model::{hint, refused, weight_file};
 use super::{InitConfig, ResetHead, Setup, Weights};
 use crate::config::Plan;
 use crate::error::TrainError;
-use crate::fetch::locate;
 use crate::run::{Note, Topic};
 
 pub(super) use check::Words;
@@ -64,7 +63,7 @@ where
         return Ok(network);
     };
     let refused = |source| refused(path, source, hint);
-    let state = weights::read(&locate(path)?).map_err(refused)?;
+    let state = weights::read(&weight_file(path)?).map_err(refused)?;
     let (network, message) = loaded(&plan.init, model, network, state).map_err(refused)?;
     let message = format!("weights of `{}`: {message}", path.display());
     setup.notes.push(Note::new(0, Topic::Start, message));

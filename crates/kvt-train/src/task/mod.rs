@@ -49,7 +49,7 @@ pub use detect::{
 };
 pub(crate) use dino::check as check_dino;
 pub use dino::{
-    Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, TEACHER, dino_loss,
+    Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, dino_loss,
     load_backbone, part_of_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
@@ -57,7 +57,7 @@ pub use evaluate::{Evaluation, evaluate, predict};
 pub use lora::LoraConfig;
 pub use model::{
     Freeze, InitConfig, ResetHead, build_model, check_classes, check_positions, read_for,
-    read_weights, run_of, with_weights, write_weights,
+    read_weights, run_of, weight_file, with_weights, write_weights,
 };
 pub use multi_label::{
     LabelEvaluation, LabelScore, LabelScores, MultiLabel, MultiLabelConfig, evaluate_labels,
@@ -74,8 +74,8 @@ pub use teacher::{
     Fingerprint, LABELS, LOGITS, SavedLogits, Teacher, TeacherError, TeacherKind, TeacherNetwork,
     origin,
 };
-pub use trained::{DinoRole, load_checkpoint_backbone, load_checkpoint_model, task_file};
-pub(crate) use trained::{EMA, MODEL, OTHER_TASK, load_network, read_listed};
+pub use trained::{DinoRole, load_checkpoint_backbone, load_checkpoint_model, weights_of_run};
+pub(crate) use trained::{EMA, MODEL, OTHER_TASK, load_network, read_listed, task_file};
 
 /// The task of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dino::part_of_backbone;
+use super::trained::weights_of_run;
 use crate::config::{Plan, load_plan};
 use crate::data::Source;
 use crate::error::TrainError;
@@ -25,9 +26,9 @@ use kvt_data::schema::section;
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, relative to the working directory; or a
-        /// name of `kvt models list --weights`, which are downloaded where they are missing. Of a student or teacher of DINO the
-        /// backbone is taken, and of both the teacher's.
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, relative to the working directory; the
+        /// folder of a run, for its best weights; or a name of `kvt models list --weights`, which are downloaded where they are
+        /// missing. Of a student or teacher of DINO the backbone is taken, and of both the teacher's.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs
         /// from that of the weights, which is an error otherwise, and `"always"` also where it is the same.
@@ -125,12 +126,25 @@ pub fn read_weights(path: &Path) -> Result<StateDict, WeightsError> {
     Ok(part_of_backbone(&state).unwrap_or(state))
 }
 
-/// The weights in a file or of a name, for a model of this configuration.
+/// The file of what a user gives as weights: a file, the folder of a run, or the name of published weights.
 ///
 /// # Errors
-/// As [`locate`], [`read_weights`], and [`check_positions`] if they are those of a run.
+/// As [`locate`], and as [`weights_of_run`] for a folder.
+pub fn weight_file(given: &Path) -> Result<PathBuf, TrainError> {
+    let path = locate(given)?;
+    if path.is_dir() {
+        weights_of_run(&RunDir::open(&path)?)
+    } else {
+        Ok(path)
+    }
+}
+
+/// The weights in a file, of a run or of a name, for a model of this configuration.
+///
+/// # Errors
+/// As [`weight_file`], [`read_weights`], and [`check_positions`] if they are those of a run.
 pub fn read_for(config: &ModelConfig, path: &Path) -> Result<StateDict, TrainError> {
-    let file = locate(path)?;
+    let file = weight_file(path)?;
     if let Some(run) = run_of(&file) {
         check_positions(&run, config)?;
     }

@@ -1,14 +1,16 @@
 //! The network of a run's checkpoint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kvt_models::weights::{self, StateDict};
 use kvt_models::{Model, Network};
 
+use super::TaskKind;
 use super::dino::{TEACHER, load_backbone};
+use crate::config::load_plan;
 use crate::error::TrainError;
 use crate::recipe::EmaReport;
-use crate::run::{Checkpoint, Checkpoints, RunDir, Which};
+use crate::run::{Checkpoint, Checkpoints, RunDir, RunError, Which};
 
 /// The trained weights: a file of a checkpoint.
 pub(crate) const MODEL: &str = "model.safetensors";
@@ -87,8 +89,27 @@ pub enum DinoRole {
 }
 
 /// The file of a checkpoint with a state dict of the task, whose name cannot conflict with one of the run's own.
-pub fn task_file(name: &str) -> String {
+pub(crate) fn task_file(name: &str) -> String {
     format!("task.{name}.safetensors")
+}
+
+/// The file of a run's best weights, or of its last if none were evaluated: the average if the run reports that, with DINO the
+/// teacher's.
+///
+/// # Errors
+/// If the run has no checkpoint, a damaged one, or a configuration that cannot be read.
+pub fn weights_of_run(run: &RunDir) -> Result<PathBuf, TrainError> {
+    let plan = load_plan(&run.config(), &[])?;
+    let checkpoints = Checkpoints::new(run);
+    let found = match checkpoints.load(Which::Best) {
+        Err(RunError::NoCheckpoint { .. }) => checkpoints.load(Which::Last),
+        found => found,
+    };
+    let (checkpoint, _) = found?;
+    Ok(match plan.task {
+        TaskKind::Dino => checkpoint.file(&task_file(TEACHER)),
+        _ => checkpoint.file(plan.ema.report.file()),
+    })
 }
 
 /// A checkpoint of a run: `last`, `best`, a name in its folder, or a path.

@@ -44,11 +44,11 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
 
     let init = &mut plan.init;
     if let Some(path) = &init.weights
-        && !are_weights(path)
+        && !(are_weights(path) || may_be_run(path))
     {
         let value = path.display().to_string();
         let expected = format!(
-            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, or a name of `kvt models list --weights`{}",
+            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, the folder of a run, or a name of `kvt models list --weights`{}",
             instead(&value)
         );
         checks.refuse("init.weights", &value, &expected);
@@ -57,6 +57,13 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
         init.reset_head = ResetHead::IfOther(false);
         init.reset_mixer = false;
     }
+}
+
+/// Whether a path can be that of a run's folder, which another run of the same sweep may be about to make: no single word, and none of
+/// timm's names.
+fn may_be_run(path: &Path) -> bool {
+    let is_path = path.components().count() > 1 && !path.starts_with("timm");
+    path.is_dir() || (is_path && path.extension().is_none())
 }
 
 /// `[lora]`.
