@@ -12,7 +12,7 @@ use super::AugmentConfig;
 const AREA: (f64, f64) = (0.02, 1.0 / 3.0);
 /// Smallest and largest height / width of a rectangle.
 const RATIO: (f64, f64) = (0.3, 1.0 / 0.3);
-/// Number of times that a rectangle which does not fit is redrawn.
+/// Tries to draw a rectangle that fits, of which the first is one.
 const TRIES: usize = 10;
 
 /// What an erased rectangle shows, in normalised values.

@@ -6,6 +6,7 @@ use burn::tensor::DType;
 
 use crate::error::ModelError;
 
+use super::file::ENDINGS;
 use super::report::{LoadReport, Misfit};
 
 /// Weights that cannot be read, written or loaded.
@@ -20,8 +21,8 @@ pub enum WeightsError {
     Missing(PathBuf),
     /// The file has the ending of an unsupported format.
     #[error(
-        "`{}` has an unknown ending: weights are read from `.safetensors`, `.pth`, `.pt`, `.bin` and `.ckpt`",
-        .0.display()
+        "`{}` has an unknown ending: weights are read from {}",
+        .0.display(), ENDINGS
     )]
     UnknownFormat(PathBuf),
     /// A folder, a pipe or a device.

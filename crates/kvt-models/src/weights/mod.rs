@@ -14,7 +14,7 @@ mod state_dict;
 
 pub use crate::family::naming::Layout;
 pub use error::WeightsError;
-pub use file::{bytes, is_of_weights, metadata, read, read_as_stored, write};
+pub use file::{ENDINGS, bytes, is_of_weights, metadata, read, read_as_stored, write};
 pub use model::{LoadOptions, Recognised, identify, nearest, recognise};
 pub(crate) use model::{deferred, on_host, put, widened};
 pub use report::{LoadReport, LoadRow, Misfit, Outcome};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kvt_models::weights::WeightsError;
+use kvt_models::weights::{ENDINGS, WeightsError};
 
 use crate::trained::TrainedError;
 
@@ -28,9 +28,9 @@ pub enum FinetuneError {
     },
     /// The file does not exist.
     #[error(
-        "no weights `{}`: give a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, the folder of a run of kvt, \
+        "no weights `{}`: give a {} file, the folder of a run of kvt, \
          or a name of `kvt models list --weights`, such as `deit_small_patch16_224`",
-        .0.display()
+        .0.display(), ENDINGS
     )]
     NoWeights(PathBuf),
     /// The file beside the weights that describes them is not JSON.

@@ -95,20 +95,23 @@ fn cost(plan: &Plan, counts: &mut BTreeMap<String, [u64; 2]>) -> Result<Cost, Tr
         None => *counts.entry(key).or_insert(count(data)?),
     };
     let images = plan.train.batch_size * plan.train.accumulate;
-    let epochs = plan.epochs_of(train.div_ceil(images as u64));
-    let evaluations = match (plan.train.eval_every, plan.updates()) {
-        // One is always at the end.
-        (0, Some(updates)) => match plan.train.eval_every_updates {
-            0 => 1,
-            every => updates.div_ceil(every),
-        },
-        (0, None) => 1,
-        (every, _) => u64::from(epochs / every),
+    let per_epoch = train.div_ceil(images as u64).max(1);
+    let whole = plan.epochs_of(per_epoch);
+    let all = per_epoch * u64::from(whole);
+    let updates = plan.last_update().map_or(all, |last| all.min(last));
+    // `train.max_steps` may leave out epochs.
+    let epochs = u32::try_from(updates.div_ceil(per_epoch)).map_or(whole, |begun| begun.min(whole));
+    // One is always at the end.
+    let evaluations = match (plan.train.eval_every, plan.train.eval_every_updates) {
+        (0, 0) => 1,
+        (0, every) => updates.div_ceil(every),
+        (every, _) => u64::from(epochs.div_ceil(every)),
     };
-    let trained = match plan.updates() {
-        Some(updates) => updates as f64 * images as f64,
-        None => f64::from(epochs) * train as f64,
-    };
+    let mut trained = updates as f64 * images as f64;
+    if plan.updates().is_none() {
+        // The last update of an epoch may have fewer images.
+        trained = trained.min(f64::from(epochs) * train as f64);
+    }
     let trained = trained * views(plan);
     let evaluated = evaluations as f64 * val as f64;
     // The classes of pixels or objects are not known before the images are there, and cost little.
@@ -200,4 +203,56 @@ fn views(plan: &Plan) -> f64 {
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use kvt_train::config::Document;
+
+    use super::*;
+
+    /// 60 training images in updates of 8, the last of each epoch of 4, and 10 validation images.
+    const TEXT: &str = r#"
+[model]
+name = "deit_tiny_patch16_224"
+[data]
+kind = "shapes"
+path = "nowhere"
+[data.shapes]
+classes = 2
+train_per_class = 30
+val_per_class = 5
+[schedule]
+warmup_epochs = 1
+[train]
+epochs = 5
+batch_size = 8
+"#;
+
+    /// A run ends with the first of its epochs and `train.max_steps`, and with an evaluation.
+    #[test]
+    fn what_is_trained_and_evaluated_is_counted() {
+        let cases: [(&[&str], (u32, f64, f64)); 8] = [
+            (&[], (5, 300.0, 50.0)),
+            (&["train.max_steps=12"], (2, 96.0, 20.0)),
+            (&["train.max_steps=100"], (5, 300.0, 50.0)),
+            (&["train.eval_every=0"], (5, 300.0, 10.0)),
+            (&["train.eval_every=2"], (5, 300.0, 30.0)),
+            (&["train.eval_every=10"], (5, 300.0, 10.0)),
+            (&["train.eval_every_updates=9"], (5, 300.0, 50.0)),
+            (
+                &["train.eval_every_updates=5", "train.max_steps=12"],
+                (2, 96.0, 30.0),
+            ),
+        ];
+        for (set, expected) in cases {
+            let words: Vec<String> = set.iter().map(|&key| key.to_owned()).collect();
+            let document = Document::of_words("test", TEXT.to_owned(), &words).unwrap();
+            let found = cost(&document.plan().unwrap(), &mut BTreeMap::new()).unwrap();
+            let counted = (found.epochs, found.trained, found.evaluated);
+            assert_eq!(counted, expected, "{set:?}");
+        }
+    }
 }

@@ -26,8 +26,8 @@ use kvt_data::schema::section;
 section! {
     /// What the weights are before training.
     pub struct InitConfig {
-        /// Weights to start from, a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, relative to the working directory; the
-        /// folder of a run, for its best weights; or a name of `kvt models list --weights`, which are downloaded where they are
+        /// Weights to start from, a `.safetensors`, `.pth`, `.pt`, `.bin`, `.ckpt` or `.tar` file, relative to the working directory;
+        /// the folder of a run, for its best weights; or a name of `kvt models list --weights`, which are downloaded where they are
         /// missing. Of a student or teacher of DINO the backbone is taken, and of both the teacher's.
         pub weights: Option<PathBuf> = None, "x-default" = "none: random weights";
         /// Whether to leave the classification head as initialised, to train on other classes: `true` where its size differs

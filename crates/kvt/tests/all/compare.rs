@@ -269,6 +269,24 @@ fn what_is_tested_is_of_the_last_weights_and_of_the_same_images() {
         .assert()
         .success();
     assert!(!judged.exists());
+    // Where nothing is left to train, it stays; an older checkpoint has other weights, even if nothing is trained from there.
+    workspace.kvt(&compare).assert().success();
+    assert!(judged.exists());
+    let again = ["train", "one.toml", "--resume"];
+    let said = workspace.kvt(&again).assert().success();
+    let said = String::from_utf8(said.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("nothing left to train"), "{said}");
+    assert!(judged.exists());
+    let back = [
+        "train",
+        "one.toml",
+        "--resume-from",
+        "step-00000003",
+        "--set",
+        "train.max_steps=3",
+    ];
+    workspace.kvt(&back).assert().success();
+    assert!(!judged.exists());
 }
 
 /// Runs are compared by the metric of their task, if it is the same for all.

@@ -33,6 +33,9 @@ const WRAPPERS: [&str; 3] = ["module", "_orig_mod", "model"];
 const ROLES: [&str; 2] = ["teacher", "student"];
 const BACKBONE: &str = "backbone";
 
+/// The endings of files that [`read`] reads, for messages.
+pub const ENDINGS: &str = "`.safetensors`, `.pth`, `.pt`, `.bin`, `.ckpt` or `.tar`";
+
 /// Reads the requested tensors of an open file of so many bytes.
 type Reader = fn(&Path, File, u64) -> Result<StateDict, WeightsError>;
 
@@ -51,7 +54,8 @@ pub fn is_of_weights(path: &Path) -> bool {
     reader(path).is_some()
 }
 
-/// Reads the weights of a `.safetensors` file, or of a PyTorch checkpoint (`.pth`, `.pt`, `.bin`, Lightning's `.ckpt`).
+/// Reads the weights of a `.safetensors` file, or of a PyTorch checkpoint (`.pth`, `.pt`, `.bin`, Lightning's `.ckpt`, the
+/// `.pth.tar` of some authors).
 ///
 /// A state dict nested in a checkpoint (under `model`, `state_dict`, `teacher`, ...) is found. Half precision is widened to 32
 /// bits, double precision narrowed. The sizes that a file claims are compared with its own before memory is

@@ -145,6 +145,16 @@ fn a_checkpoint_may_be_called_tar_or_ckpt() {
     assert!(read(&archive).is_err());
 }
 
+#[test]
+fn messages_name_every_ending_that_is_read() {
+    let named: Vec<&str> = ENDINGS.split('`').skip(1).step_by(2).collect();
+    let read = [".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar"];
+    assert_eq!(named, read);
+    for ending in read {
+        assert!(is_of_weights(Path::new(&format!("w{ending}"))), "{ending}");
+    }
+}
+
 /// They are refused before anything is read: a pipe may wait for ever, and a device has no end.
 #[cfg(unix)]
 #[test]

@@ -1,5 +1,6 @@
 //! The model, and the weights that it starts from.
 
+use kvt_models::weights::ENDINGS;
 use kvt_models::{ModelConfig, lacking};
 
 use super::are_weights;
@@ -48,7 +49,7 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     {
         let value = path.display().to_string();
         let expected = format!(
-            "a `.safetensors`, `.pth`, `.pt`, `.bin` or `.ckpt` file, the folder of a run, or a name of `kvt models list --weights`{}",
+            "a {ENDINGS} file, the folder of a run, or a name of `kvt models list --weights`{}",
             instead(&value)
         );
         checks.refuse("init.weights", &value, &expected);

@@ -20,7 +20,8 @@ mod warnings;
 
 const SMALL: &str = "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\nkind = \"shapes\"\n";
 
-/// Sets every key, each to a value other than its default.
+/// The keys of a file that an older version has resolved (`tests/fixtures/resolved`), most of them with a value other than their default.
+/// Newer keys are left out.
 const FULL: &str = r#"
 seed = 7
 [model]

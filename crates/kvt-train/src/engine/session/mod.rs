@@ -22,7 +22,7 @@ use super::{End, Late, Processes, Reader, Recorder, TrainError, TrainState, Trai
 use crate::config::{self, Plan};
 use crate::device::ResolvedDevice;
 use crate::recipe::Schedule;
-use crate::run::{Event, Listener, Note, RunDir, RunError, Topic, Which, forget_judgement};
+use crate::run::{Event, Listener, Note, RunDir, RunError, Topic, Which};
 use crate::splits::Splits;
 use crate::task::Task;
 use crate::world::World;
@@ -118,8 +118,6 @@ impl<T: Task> Session<T> {
         let parameters = toml::Table::try_from(&self.plan).unwrap_or_default();
         let parameters = config::leaves(parameters);
         let (mut recorder, warnings) = if self.world.is_first() {
-            // Here the folder is certainly this run's, and nobody else's.
-            forget_judgement(&self.plan.run.dir)?;
             Recorder::open(
                 &self.run,
                 self.resumed,

@@ -8,7 +8,7 @@ use super::Session;
 use super::initial::initial_state;
 use crate::config::{Plan, diff, load_plan};
 use crate::engine::TrainError;
-use crate::run::{Event, Note, RunDir, RunError, Topic, Which, read_log};
+use crate::run::{Event, Note, RunDir, RunError, Topic, Which, forget_judgement, read_log};
 use crate::splits::Splits;
 use crate::task::{Task, Weights};
 use crate::world::World;
@@ -65,8 +65,10 @@ impl<T: Task> Session<T> {
                 most,
             }),
             (Which::Last, _) => Ok(()),
-            // Steps after an older checkpoint are cut off the log, so keep a copy.
-            _ => self.run.copy_log().map(drop).map_err(TrainError::from),
+            // Steps after an older checkpoint are cut off the log, so keep a copy. The judgement is of other weights.
+            _ => forget_judgement(self.run.path())
+                .map_err(TrainError::from)
+                .and_then(|()| self.run.copy_log().map(drop).map_err(TrainError::from)),
         };
         match checkpoints.restore(which, self.state, before) {
             Ok((state, saved, warnings)) => {

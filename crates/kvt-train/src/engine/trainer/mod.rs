@@ -25,7 +25,7 @@ use super::{Processes, Recorder, Started, TrainError, TrainState, UpdateError, U
 use crate::config::Plan;
 use crate::data::Skipped;
 use crate::recipe::{Rates, Schedule};
-use crate::run::Topic;
+use crate::run::{Topic, forget_judgement};
 use crate::splits::Splits;
 use crate::task::Task;
 use kvt_data::text::short;
@@ -87,10 +87,15 @@ impl<T: Task> Trainer<'_, '_, T> {
     }
 
     fn train(&mut self) -> Result<End, TrainError> {
+        // A run that has ended keeps the judgement of its weights.
+        let is_over = self.is_at_end() || self.is_stale();
+        if (self.progress.concluding || !is_over) && self.processes.world().is_first() {
+            forget_judgement(self.checkpoints.run().path())?;
+        }
         loop {
             let go_on = if self.progress.concluding {
                 self.conclude()?
-            } else if self.progress.position.epoch >= self.epochs() || self.out_of_steps() {
+            } else if self.is_at_end() {
                 return Ok(End::Finished);
             } else if self.is_stale() {
                 self.tell_stale()?;
@@ -279,6 +284,11 @@ impl<T: Task> Trainer<'_, '_, T> {
             self.note(Topic::Warning, words)?;
         }
         Ok(is_over)
+    }
+
+    /// Whether all epochs or updates are done.
+    fn is_at_end(&self) -> bool {
+        self.progress.position.epoch >= self.epochs() || self.out_of_steps()
     }
 
     fn out_of_steps(&self) -> bool {
