@@ -6,7 +6,7 @@ use super::configs::Configs;
 use super::{ReproduceError, Watch};
 use kvt_tools::probe::{Drawn, NOTE, labelled, parts};
 use kvt_tools::report::html::{Asked, Record, Report};
-use kvt_tools::sweep::{Cell, Found, Outcome, Sweep, SweepError, carry_out};
+use kvt_tools::sweep::{Cell, End, Found, Outcome, Sweep, SweepError, carry_out};
 use kvt_tools::trained::Choice;
 use kvt_train::plot::save_png;
 
@@ -32,7 +32,7 @@ pub struct Demo {
 /// configurations.
 ///
 /// # Errors
-/// [`SweepError::Stopped`] if a stop was requested; other errors if an override is wrong, or a file cannot be written. A run that
+/// [`SweepError::Stopped`] if a stop was requested or `train.max_hours` is over; other errors if an override is wrong, or a file cannot be written. A run that
 /// fails does not cause an error: it is among the failures of the outcome.
 pub fn demo(
     folder: &Path,
@@ -41,6 +41,9 @@ pub fn demo(
 ) -> Result<Demo, ReproduceError> {
     let sweep = sweep(folder, overrides)?;
     let ends = carry_out(&sweep, &[], watch)?;
+    if ends.contains(&End::Stopped) {
+        return Err(SweepError::Stopped.into());
+    }
     let outcome = sweep.finish(&ends)?;
     let runs: Vec<PathBuf> = sweep.cells.iter().map(|cell| cell.dir().into()).collect();
     let files = if sweep.found()?.iter().all(Found::is_finished) {

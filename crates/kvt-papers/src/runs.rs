@@ -6,8 +6,8 @@ use super::configs::Configs;
 use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{
-    Cell, Found, PairRow, State, Sweep, carry_out, commands_markdown, conditions, pairs,
-    pairs_markdown,
+    Cell, End, Found, PairRow, State, Sweep, SweepError, carry_out, commands_markdown, conditions,
+    pairs, pairs_markdown,
 };
 use kvt_train::run::Metric;
 
@@ -135,6 +135,9 @@ impl Runs {
         let mut failures = Vec::new();
         if !order.as_is {
             let ends = carry_out(&chosen, &order.devices, watch)?;
+            if ends.contains(&End::Stopped) {
+                return Err(SweepError::Stopped.into());
+            }
             let left_out = chosen.left_out(&ends);
             failures = left_out.failures;
             left_out.busy.iter().for_each(|line| watch.say(line));

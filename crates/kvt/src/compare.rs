@@ -115,6 +115,10 @@ fn show(sweep: &Sweep, outcome: &Outcome) -> anyhow::Result<ExitCode> {
         .failures
         .iter()
         .for_each(|failure| output::error(failure));
+    if let Some(late) = &outcome.out_of_time {
+        output::status(late);
+        return Ok(interrupt::exit_code());
+    }
     if !outcome.failures.is_empty() {
         return Ok(ExitCode::FAILURE);
     }

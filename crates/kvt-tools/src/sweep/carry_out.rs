@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use super::state::unlike;
 use super::{CRASH, Cell, State, Sweep, SweepError, Watch, judged};
@@ -30,13 +31,20 @@ pub enum End {
     Failed(String),
     /// Another process trains it: this one, as far as its lock shows.
     Busy(String),
-    /// A stop was requested before it was done, which ends the work on all of them.
+    /// Its `train.max_hours` were over before it was done; or a stop was requested, which ends the work on all of them.
     Stopped,
+}
+
+/// What the cells have in common: when the hours of `train.max_hours` began, and whether one cell trains at a time.
+#[derive(Clone, Copy)]
+struct Way {
+    began: Instant,
+    alone: bool,
 }
 
 /// Trains the cells of a sweep in order, one at a time on each of the `devices`; without `devices`, each cell on the device of its
 /// configuration. Finished cells stay as they are, stopped ones resume, and cells that another process trains are skipped. A failed cell
-/// does not stop the others. The outcomes are in the order of the cells.
+/// does not stop the others. The outcomes are in the order of the cells. The hours of `train.max_hours` count from now, for all of them.
 ///
 /// # Errors
 /// As [`check_devices`]; [`SweepError::Stopped`] if a stop was requested before all cells were done.
@@ -48,8 +56,11 @@ pub fn carry_out(
     check_devices(sweep, devices)?;
     let (next, total) = (AtomicUsize::new(0), sweep.cells.len());
     let ends = Mutex::new(vec![End::Stopped; total]);
-    let alone = devices.len() < 2;
-    if !alone {
+    let way = Way {
+        began: Instant::now(),
+        alone: devices.len() < 2,
+    };
+    if !way.alone {
         // Images are generated first, because two cells that generate the same ones at once would conflict. An error is ignored here: it
         // occurs again in its cell.
         for cell in &sweep.cells {
@@ -63,7 +74,7 @@ pub fn carry_out(
                 break;
             };
             let name = format!("{} ({} of {total})", cell.label(), number + 1);
-            let end = train(cell, &name, device, alone, watch);
+            let end = train(cell, &name, device, way, watch);
             match &end {
                 // At the end all of these are listed.
                 _ if total == 1 => {}
@@ -83,7 +94,7 @@ pub fn carry_out(
         work(devices.first());
     });
     let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if ends.contains(&End::Stopped) {
+    if ends.contains(&End::Stopped) && watch.stop().load(Ordering::Relaxed) {
         return Err(SweepError::Stopped);
     }
     Ok(ends)
@@ -127,7 +138,7 @@ fn needed<'a>(
 }
 
 /// Trains or resumes a cell, and judges it.
-fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &dyn Watch) -> End {
+fn train(cell: &Cell, name: &str, device: Option<&String>, way: Way, watch: &dyn Watch) -> End {
     let mut plan = cell.plan.clone();
     if let Some(device) = device {
         plan.train.device.clone_from(device);
@@ -147,17 +158,21 @@ fn train(cell: &Cell, name: &str, device: Option<&String>, alone: bool, watch: &
         State::Foreign(reason) => return End::Failed(reason),
     };
     if let Some(start) = start {
+        let hours = way.began.elapsed().as_secs_f64() / 3600.0;
+        if plan.train.max_hours.is_some_and(|most| hours >= most) {
+            return End::Stopped;
+        }
         let verb = match start {
             Start::New => "begins",
             Start::Resume(_) => "continues",
         };
         watch.say(&format!("{name} {verb} on {}", plan.train.device));
         let done = match plan.task {
-            TaskKind::Classify => session::<Classify>(plan.clone(), start, name, alone, watch),
-            TaskKind::MultiLabel => session::<MultiLabel>(plan.clone(), start, name, alone, watch),
-            TaskKind::Dino => session::<Dino>(plan.clone(), start, name, alone, watch),
-            TaskKind::Segment => session::<Segment>(plan.clone(), start, name, alone, watch),
-            TaskKind::Detect => session::<Detect>(plan.clone(), start, name, alone, watch),
+            TaskKind::Classify => session::<Classify>(plan.clone(), start, name, way, watch),
+            TaskKind::MultiLabel => session::<MultiLabel>(plan.clone(), start, name, way, watch),
+            TaskKind::Dino => session::<Dino>(plan.clone(), start, name, way, watch),
+            TaskKind::Segment => session::<Segment>(plan.clone(), start, name, way, watch),
+            TaskKind::Detect => session::<Detect>(plan.clone(), start, name, way, watch),
         };
         match done {
             Ok(engine::End::Finished) => {}
@@ -206,14 +221,16 @@ fn session<T: Task>(
     plan: Plan,
     start: Start<'_>,
     name: &str,
-    alone: bool,
+    way: Way,
     watch: &dyn Watch,
 ) -> Result<engine::End, TrainError> {
     let mut generating = |done, of| watch.generating(done, of);
     let session = Session::<T>::prepare(kvt_train::world::alone(), plan, start, &mut generating)?;
     watch.say(&format!("{name}: {}", session.describe()));
-    let mut listener = watch.training(name, session.workload(), alone);
-    session.train(listener.as_mut(), watch.stop())
+    let mut listener = watch.training(name, session.workload(), way.alone);
+    session
+        .counting_from(way.began)
+        .train(listener.as_mut(), watch.stop())
 }
 
 /// Whether training failed numerically, rather than because of the machine or the data.

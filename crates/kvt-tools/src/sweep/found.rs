@@ -69,7 +69,7 @@ impl Found {
             }
         }
         if found.state == State::Finished {
-            found.curve.epochs = points(&rows.rows, cell.plan.ema.report);
+            found.curve.epochs = points(&rows, cell.plan.ema.report, true);
             found.predictions = found.readable(Predictions::read(cell.dir()));
             found.linear = found.readable(linear::read(cell));
         }

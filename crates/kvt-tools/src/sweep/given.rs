@@ -129,7 +129,7 @@ impl Sweep {
                 }
             };
             let run = RunDir::open(&plan.run.dir)?;
-            let (curve, warning) = read_curve(&run, plan.seed, plan.ema.report)?;
+            let (curve, warning) = read_curve(&run, plan)?;
             beside.warnings.extend(warning);
             if curve.epochs.is_empty() {
                 if let Given::Run(_) = given {

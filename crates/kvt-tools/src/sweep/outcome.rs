@@ -27,6 +27,8 @@ pub struct LeftOut {
     pub failures: Vec<String>,
     /// Those that other processes train, a line for each.
     pub busy: Vec<String>,
+    /// Those whose `train.max_hours` were over, in a line.
+    pub out_of_time: Option<String>,
 }
 
 /// The results of a sweep, which are also in its folder.
@@ -44,6 +46,8 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// A line for each reason that runs could not be trained.
     pub failures: Vec<String>,
+    /// A line for the runs whose `train.max_hours` were over.
+    pub out_of_time: Option<String>,
 }
 
 impl Sweep {
@@ -51,8 +55,8 @@ impl Sweep {
     /// `ends` has the outcomes of the cells, if they were carried out now.
     ///
     /// # Errors
-    /// [`SweepError::Nothing`] without any result, that is, no table, crash or failure. Other errors if no run has the metric, a run
-    /// cannot be read or a file cannot be written.
+    /// [`SweepError::Nothing`] without any result, that is, no table, crash or failure, or [`SweepError::Stopped`] if runs were out of
+    /// time. Other errors if no run has the metric, a run cannot be read or a file cannot be written.
     pub fn finish(&self, ends: &[End]) -> Result<Outcome, SweepError> {
         let found = self.found()?;
         let Beside {
@@ -68,10 +72,17 @@ impl Sweep {
             self.side_by_side(&found)?
         };
         let crashes = self.crashes(&found);
-        let LeftOut { failures, busy } = self.left_out(ends);
+        let LeftOut {
+            failures,
+            busy,
+            out_of_time,
+        } = self.left_out(ends);
         let has_table = curves.iter().any(|curve| !curve.epochs.is_empty());
         if !has_table && crashes.is_empty() && failures.is_empty() {
-            return Err(SweepError::Nothing);
+            return Err(match out_of_time {
+                Some(_) => SweepError::Stopped,
+                None => SweepError::Nothing,
+            });
         }
         let metric = match self.metric {
             Some(metric) => {
@@ -103,6 +114,7 @@ impl Sweep {
             folders,
             warnings,
             failures,
+            out_of_time,
         };
         if has_table {
             outcome.pairs = pairs(self, &found, metric);
@@ -129,7 +141,7 @@ impl Sweep {
     pub fn left_out(&self, ends: &[End]) -> LeftOut {
         let mut left_out = LeftOut::default();
         // What stops one run often stops all: a reason is told once, with the runs.
-        let mut failed = Vec::new();
+        let (mut failed, mut late) = (Vec::new(), Vec::new());
         for (cell, end) in self.cells.iter().zip(ends) {
             let run = cell.label();
             match end {
@@ -137,13 +149,24 @@ impl Sweep {
                 End::Busy(holder) => left_out.busy.push(format!(
                     "run `{run}` is trained by {holder}: the same command adds it when it is done"
                 )),
-                End::Finished | End::Crashed | End::Before | End::Stopped => {}
+                End::Stopped => late.push(format!("`{run}`")),
+                End::Finished | End::Crashed | End::Before => {}
             }
         }
         for (reason, runs) in grouped(failed) {
             let word = if runs.len() == 1 { "run" } else { "runs" };
             let line = format!("{word} {} failed: {reason}", runs.join(", "));
             left_out.failures.push(line);
+        }
+        if !late.is_empty() {
+            let (word, verb) = match late.len() {
+                1 => ("run", "is"),
+                _ => ("runs", "are"),
+            };
+            left_out.out_of_time = Some(format!(
+                "{word} {} {verb} not finished, because `train.max_hours` is over: the same command continues from here",
+                late.join(", ")
+            ));
         }
         let is_ours = |end: &End| matches!(end, End::Finished | End::Crashed);
         if !ends.iter().any(is_ours) {

@@ -7,7 +7,7 @@ use crate::report::html::Record;
 use kvt_data::regular;
 use kvt_data::text::counted;
 use kvt_train::config::{diff, load_plan};
-use kvt_train::run::{Event, RunDir, RunError, Topic, read_log};
+use kvt_train::run::{Checkpoints, Event, RunDir, RunError, Topic, read_log};
 
 /// The file in a run's folder with the message of a crash: values that were not finite. The same configuration would crash again, so
 /// the run is not retried while this file exists.
@@ -69,8 +69,13 @@ impl State {
         }
         let log = read_log(&run.log());
         let events = log.map(|log| log.events).unwrap_or_default();
-        // The last event of a run is logged after its weights were saved. A run that crashed may have been trained to its end since.
-        if Record::is_finished(&cell.plan, &events) {
+        // A run that was killed between its last events and its last checkpoint repeats its last evaluation; else the best checkpoint
+        // would be missing. A finished run without checkpoints is finished: it is not trained again unasked.
+        let is_saved = !Checkpoints::new(&run)
+            .end_before_evaluation()
+            .unwrap_or_default();
+        // A run that crashed may have been trained to its end since.
+        if is_saved && Record::is_finished(&cell.plan, &events) {
             return Ok(Self::Finished);
         }
         if let Ok(message) = regular::read_to_string(&cell.dir().join(CRASH)) {
@@ -104,7 +109,11 @@ pub(super) fn unlike(cell: &Cell) -> Option<Vec<String>> {
         })
     };
     let changes_numbers = |key: &str| {
-        matches!(key, "train.precision" | "train.max_steps") || key.starts_with("distill.")
+        let starts = ["distill.", "multi_label.", "dino.eval_"];
+        matches!(
+            key,
+            "train.precision" | "train.max_steps" | "train.patience"
+        ) || starts.iter().any(|start| key.starts_with(start))
     };
     let differences = diff(&started, &cell.plan).ok()?;
     let settings = differences.iter().filter(|one| changes_numbers(&one.key));
@@ -128,6 +137,88 @@ impl fmt::Display for State {
             Self::Known => f.pad("known"),
             Self::Crashed(_) => f.pad("crashed"),
             Self::Foreign(_) => f.pad("another run"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::path::Path;
+
+    use super::*;
+    use crate::events::{epoch, eval};
+    use kvt_train::run::{JsonlLog, Listener};
+
+    const CONFIG: &str = r#"
+[model]
+name = "deit_tiny_patch16_224"
+
+[data]
+path = "nowhere"
+labels = "labels.csv"
+
+[train]
+epochs = 2
+"#;
+
+    /// The cell of a run of two epochs with these events; `overrides` are not the run's.
+    fn cell(folder: &Path, task: &str, events: &[Event], overrides: &[&str]) -> Cell {
+        let run = RunDir::create(folder, false).unwrap();
+        let (mut log, _) = JsonlLog::resume(&run.log(), 0, 0).unwrap();
+        for event in events {
+            log.event(event).unwrap();
+        }
+        fs_err::write(run.config(), format!("task = \"{task}\"\n{CONFIG}")).unwrap();
+        let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+        let mut plan = load_plan(&run.config(), &overrides).unwrap();
+        plan.run.dir = folder.to_owned();
+        Cell {
+            name: "a".to_owned(),
+            config: "a.toml".into(),
+            overrides,
+            plan,
+            linear: None,
+            known: None,
+        }
+    }
+
+    /// `best` is moved after the last evaluation was logged.
+    #[test]
+    fn a_run_is_finished_once_its_last_evaluation_is_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = [epoch(0, 2.0), eval(1, "val", 50.0), epoch(1, 1.0)];
+        let cell = cell(folder.path(), "classify", &events, &[]);
+        assert_eq!(State::of(&cell), State::Finished);
+        let save = |name: &str| {
+            fs_err::create_dir_all(folder.path().join("checkpoints").join(name)).unwrap();
+        };
+        save("step-00000010");
+        save("step-00000020-before-eval");
+        assert_eq!(State::of(&cell), State::Begun(2));
+        save("step-00000020");
+        assert_eq!(State::of(&cell), State::Finished);
+    }
+
+    #[test]
+    fn settings_that_change_numbers_are_told() {
+        for (task, set, is_expected) in [
+            ("classify", "train.patience=3", true),
+            ("classify", "train.max_steps=15", true),
+            ("dino", "dino.eval_bank=5", true),
+            ("dino", "dino.eval_images=5", true),
+            ("dino", "dino.eval_neighbors=5", true),
+            ("multi-label", "multi_label.threshold=0.3", true),
+            ("classify", "eval.batch_size=5", false),
+            ("classify", "train.max_hours=1", false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let cell = cell(folder.path(), task, &[epoch(1, 1.0)], &[set]);
+            let (key, _) = set.split_once('=').unwrap();
+            let told = unlike(&cell).unwrap().concat();
+            let is_told = told.contains(&format!("with other settings than these (`{key}`: "));
+            assert_eq!(is_told, is_expected, "{set}: {told}");
         }
     }
 }

@@ -21,7 +21,8 @@ section! {
         /// Ends the run as finished after this many evaluations in a row without a better value of the metric that chooses the best checkpoint.
         pub patience: Option<u32> = None,
             "x-range" = "[1, inf)", "x-default" = "none: all epochs", "x-resume" = "free";
-        /// Hours after which training stops as with Ctrl-C: after an update, with its state saved. They count from each start.
+        /// Hours after which training stops as with Ctrl-C: after an update, with its state saved. They count from each start
+        /// of the command, for all runs of a comparison together.
         pub max_hours: Option<f64> = None,
             "x-range" = "[1e-9, 1e6]", "x-default" = "none", "x-resume" = "free";
         /// Device to train on, such as `auto`, `cpu`, `wgpu`, `vulkan:0` or `cuda`; `kvt devices` lists them.

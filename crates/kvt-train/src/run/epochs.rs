@@ -45,6 +45,13 @@ impl EpochRows {
         }
         matches!(event, Event::Epoch(_))
     }
+
+    /// The last evaluations whose epoch has not ended, with the weights themselves and with their EMA: of a run that ended within an
+    /// epoch, those at its end.
+    #[must_use]
+    pub fn without_row(&self) -> [Option<&EvalRecord>; 2] {
+        [self.val.as_ref(), self.val_ema.as_ref()]
+    }
 }
 
 /// The table, with columns of `metrics` for the weights and for their EMA. Epochs count from 0, as in the log; cells of an epoch

@@ -1,6 +1,6 @@
 //! `kvt compare`.
 
-use kvt_train::run::RunDir;
+use kvt_train::run::{Event, RunDir};
 use serde_json::Value;
 
 use crate::support::{Workspace, steps};
@@ -287,6 +287,35 @@ fn what_is_tested_is_of_the_last_weights_and_of_the_same_images() {
     ];
     workspace.kvt(&back).assert().success();
     assert!(!judged.exists());
+}
+
+/// A run that ends within an epoch has its last evaluation in the column of that epoch. `epochs.csv` has no row: the run may go on.
+#[test]
+fn a_run_that_ends_within_its_first_epoch_is_in_the_table() {
+    let workspace = Workspace::with_data(6, 4);
+    let last = |arguments: &[&str]| {
+        let compare = [&["compare", "--output", "cmp"], arguments].concat();
+        workspace.kvt(&compare).assert().success();
+        let table: Value = serde_json::from_str(&workspace.read("cmp/table.json")).unwrap();
+        assert_eq!(table["epochs"], serde_json::json!([1]), "{table}");
+        table["rows"][0]["last"]["mean"].as_f64().unwrap()
+    };
+    // An epoch has three updates.
+    let trained = last(&["tiny.toml", "--set", "train.max_steps=2"]);
+    let log = workspace.log("run");
+    let evals: Vec<_> = log
+        .iter()
+        .filter_map(|event| match event {
+            Event::Eval(eval) => eval.metrics.get("top1"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(evals.len(), 1);
+    assert!((evals[0] - trained).abs() < 1e-9, "{evals:?} {trained}");
+    assert_eq!(last(&["run"]).to_bits(), trained.to_bits());
+    assert_eq!(workspace.read("run/epochs.csv").lines().count(), 1);
+    let report = ["report", "run", "--output", "report.html"];
+    workspace.kvt(&report).assert().success();
 }
 
 /// Runs are compared by the metric of their task, if it is the same for all.

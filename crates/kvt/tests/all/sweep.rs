@@ -357,6 +357,40 @@ config = "tiny.toml"
     assert_eq!(measured(&workspace, "broken-seed3").len(), 1);
 }
 
+/// The hours of all runs count from the start of the command: one that they leave no time is not begun. What is finished has its table.
+#[test]
+fn a_sweep_that_is_out_of_time_has_a_table() {
+    let workspace = Workspace::with_data(6, 4);
+    let sweep = SWEEP.replace("neighbors=3\"", "neighbors=3\", \"train.max_hours=1e-9\"");
+    workspace.write("sweep.toml", &sweep);
+    let compare = || {
+        let output = workspace.kvt(&["compare", "sweep.toml"]).assert();
+        let output = output.failure().code(130);
+        String::from_utf8(output.get_output().stderr.clone()).unwrap()
+    };
+    let said = compare();
+    let expected = "runs `knn-seed3`, `knn-seed4` are not finished, because `train.max_hours` is over: \
+                    the same command continues from here\n";
+    assert!(said.ends_with(expected), "{said}");
+    assert!(!workspace.path(&dir("knn-seed3")).exists());
+    let table: Value = serde_json::from_str(&workspace.read("runs/sweep/table.json")).unwrap();
+    assert_eq!(table["rows"].as_array().unwrap().len(), 1);
+    let cells = workspace.read("runs/sweep/cells.csv");
+    assert!(cells.contains("\nknn,4,to be trained,"), "{cells}");
+    // Without anything that is finished.
+    let all = SWEEP.replace(
+        "train.epochs=2\"",
+        "train.epochs=2\", \"train.max_hours=1e-9\"",
+    );
+    workspace.write("sweep.toml", all.replace("seeds = [3, 4]", "seeds = [5]"));
+    let said = compare();
+    let expected = "stopped; the same command continues from here\n";
+    assert!(said.ends_with(expected), "{said}");
+    // With more time.
+    workspace.write("sweep.toml", SWEEP);
+    workspace.kvt(&["compare", "sweep.toml"]).assert().success();
+}
+
 /// If all runs crashed, that is the result of the sweep.
 #[test]
 fn a_sweep_of_crashes_has_a_result() {

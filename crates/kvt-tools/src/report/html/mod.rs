@@ -85,7 +85,7 @@ impl Report {
                 return Err(ReportError::Twice(record.path.clone()));
             }
         }
-        if records.iter().all(|record| record.epochs() == 0) {
+        if records.iter().all(|record| record.curve.epochs.is_empty()) {
             let kept = records.iter().flat_map(Record::kept_epochs);
             return Err(ReportError::NothingTrained {
                 kept: kept.collect(),

@@ -71,7 +71,6 @@ impl Record {
                 notes.push(note.clone());
             }
         }
-        let rows = rows.rows;
         let unfinished = unfinished(&plan, &log.events);
         let environment =
             Environment::read(&run.environment()).map_err(|error| warnings.push(error.to_string()));
@@ -85,7 +84,7 @@ impl Record {
         let curve = Curve {
             label: label_of(&name, plan.seed).to_owned(),
             seed: plan.seed,
-            epochs: points(&rows, plan.ema.report),
+            epochs: points(&rows, plan.ema.report, unfinished.is_none()),
         };
         Ok(Self {
             model: model_facts(&plan, classes.len()),
@@ -97,7 +96,7 @@ impl Record {
             plan,
             curve,
             warnings,
-            rows,
+            rows: rows.rows,
             notes,
             unfinished,
         })

@@ -53,6 +53,7 @@ impl<T: Task> Session<T> {
             progress: Progress::default(),
             resumed: None,
             notes,
+            began: None,
         })
     }
 

@@ -45,6 +45,8 @@ pub struct Session<T: Task> {
     /// Log bytes and steps of the checkpoint that the run resumes from; both 0 if there was none.
     resumed: Option<(u64, u64)>,
     notes: Vec<Note>,
+    /// When the hours of `train.max_hours` begin, if that is not when the training does.
+    began: Option<Instant>,
 }
 
 /// How a run starts.
@@ -87,6 +89,15 @@ impl<T: Task> Session<T> {
     #[must_use]
     pub fn with_reader(self, reader: Option<Reader>) -> Self {
         Self { reader, ..self }
+    }
+
+    /// Counts the hours of `train.max_hours` from this time: one of several runs shares them with the others.
+    #[must_use]
+    pub fn counting_from(self, began: Instant) -> Self {
+        Self {
+            began: Some(began),
+            ..self
+        }
     }
 
     /// The plan as it will be carried out.
@@ -134,7 +145,7 @@ impl<T: Task> Session<T> {
         }
         let deadline = self.plan.train.max_hours.and_then(|hours| {
             let time = Duration::try_from_secs_f64(3600.0 * hours).ok()?;
-            Instant::now().checked_add(time)
+            self.began.unwrap_or_else(Instant::now).checked_add(time)
         });
         let mut trainer = Trainer {
             plan: &self.plan,

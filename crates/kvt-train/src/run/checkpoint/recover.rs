@@ -38,6 +38,15 @@ impl Checkpoints {
         }
     }
 
+    /// Whether the newest checkpoint was made before an evaluation: that may be in the log, but what it changed is not saved.
+    ///
+    /// # Errors
+    /// If the file system fails.
+    pub fn end_before_evaluation(&self) -> Result<bool, RunError> {
+        let newest = self.names()?.into_iter().next();
+        Ok(newest.is_some_and(|name| name.stage == Stage::BeforeEval))
+    }
+
     /// Makes `recovered` the last checkpoint. Newer ones are set aside: they are broken, or the run abandons them. `best` is
     /// `Some` if there was an evaluation, and holds the step of the best one, if known; the pointer `best` is set to its
     /// checkpoint. Returns whether that is unusable, although there should be one. `warnings` receives what was set aside or lost.
