@@ -103,9 +103,6 @@ pub(super) fn unlike(cell: &Cell) -> Option<Vec<String>> {
             matches!(event, Event::Note(note) if note.topic == Topic::Resume && note.message.ends_with(difference))
         })
     };
-    let changes_numbers = |key: &str| {
-        matches!(key, "train.precision" | "train.max_steps") || key.starts_with("distill.")
-    };
     let differences = diff(&started, &cell.plan).ok()?;
     let settings = differences.iter().filter(|one| changes_numbers(&one.key));
     let mut settings: Vec<String> = settings.map(ToString::to_string).collect();
@@ -119,6 +116,15 @@ pub(super) fn unlike(cell: &Cell) -> Option<Vec<String>> {
     Some(found)
 }
 
+/// Whether a key changes the numbers of a run, of those with which it can be resumed.
+fn changes_numbers(key: &str) -> bool {
+    const SECTIONS: [&str; 3] = ["distill.", "dino.eval_", "multi_label."];
+    matches!(
+        key,
+        "train.precision" | "train.max_steps" | "train.patience"
+    ) || SECTIONS.iter().any(|section| key.starts_with(section))
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -128,6 +134,43 @@ impl fmt::Display for State {
             Self::Known => f.pad("known"),
             Self::Crashed(_) => f.pad("crashed"),
             Self::Foreign(_) => f.pad("another run"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use kvt_train::config::Document;
+
+    #[test]
+    fn settings_that_change_numbers_are_told_from_others() {
+        for (task, set, expected) in [
+            ("classify", "train.precision=bf16", true),
+            ("classify", "train.max_steps=1", true),
+            ("classify", "train.patience=1", true),
+            ("dino", "dino.eval_bank=7", true),
+            ("dino", "dino.eval_images=7", true),
+            ("dino", "dino.eval_neighbors=7", true),
+            ("multi-label", "multi_label.threshold=0.3", true),
+            ("classify", "train.max_hours=1", false),
+            ("classify", "log.every_steps=7", false),
+        ] {
+            let labels = if task == "multi-label" { "l.csv" } else { "" };
+            let plan = |set: &[String]| {
+                let text = format!(
+                    "task = \"{task}\"\n[model]\nname = \"deit_tiny_patch16_224\"\n[data]\npath = \"photos\"\nlabels = \"{labels}\"\n"
+                );
+                let document = Document::of_words("test", text, set).unwrap();
+                document.plan().unwrap()
+            };
+            let differences = diff(&plan(&[]), &plan(&[set.to_owned()])).unwrap();
+            // Whatever else follows from the key.
+            assert!(differences.iter().all(|one| one.is_harmless), "{set}");
+            let found = differences.iter().any(|one| changes_numbers(&one.key));
+            assert_eq!(found, expected, "{set}");
         }
     }
 }
