@@ -231,11 +231,12 @@ pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     shown.map(|entry| entry.path())
 }
 
-/// The files in a folder with this extension, by the bytes of their names, without hidden ones. They hold many images each: none is left out
+/// The files in a folder with this extension, in any case, by the bytes of their names, without hidden ones. They hold many images each: none is left out
 /// of a listing that breaks off, which has no files.
 pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let is_right = |path: &PathBuf| {
-        path.extension().is_some_and(|found| found == ending)
+        path.extension()
+            .is_some_and(|found| found.eq_ignore_ascii_case(ending))
             && !path.file_name().is_some_and(is_hidden)
     };
     let entries = std::fs::read_dir(dir).into_iter().flatten();

@@ -1,5 +1,6 @@
 //! Arguments and steps that several verbs share.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -187,6 +188,43 @@ pub(super) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
         bail!("`{}` exists: use `--force` or another name", path.display());
     }
     Ok(check_writable(path)?)
+}
+
+/// Refuses a file that cannot be written, or one that does not begin as an earlier result does, which alone may be replaced. An empty
+/// file has nothing to lose.
+pub(super) fn check_result(path: &Path, beginning: &str) -> anyhow::Result<()> {
+    if path.is_file() {
+        let mut found = Vec::new();
+        let file = fs_err::File::open(path)?;
+        file.take(beginning.len() as u64).read_to_end(&mut found)?;
+        if !found.is_empty() && found != beginning.as_bytes() {
+            bail!(
+                "`{}` exists and is no earlier result: choose another name or folder",
+                path.display()
+            );
+        }
+    }
+    Ok(check_writable(path)?)
+}
+
+/// Refuses results in a file that the command reads, or in a folder of such files.
+pub(super) fn check_not_read<'a>(
+    path: &Path,
+    read: impl IntoIterator<Item = &'a Path>,
+) -> anyhow::Result<()> {
+    let Ok(own) = path.canonicalize() else {
+        // There is no such file yet.
+        return Ok(());
+    };
+    for one in read {
+        if one.canonicalize().is_ok_and(|one| own.starts_with(one)) {
+            bail!(
+                "`{}` is read by this command: choose another name or folder for the results",
+                path.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Shows a download: in a line what it is, then a bar.

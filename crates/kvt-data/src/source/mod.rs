@@ -21,11 +21,13 @@ mod share;
 mod splits;
 mod survey;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use self::cache::Cache;
+use self::labels::whole;
 use self::masks::Masks;
 use self::objects::Objects;
 use self::parquet::Table;
@@ -166,9 +168,13 @@ impl Source {
             .collect()
     }
 
-    /// The path of an image, relative to the folder, which can be moved.
-    pub(crate) fn relative<'a>(&self, sample: &'a Sample) -> &'a Path {
-        sample.path.strip_prefix(&self.root).unwrap_or(&sample.path)
+    /// The path of an image, relative to the folder, which can be moved, however the two are written.
+    pub(crate) fn relative<'a>(&self, sample: &'a Sample) -> Cow<'a, Path> {
+        match sample.path.strip_prefix(&self.root) {
+            Ok(path) => path.into(),
+            // The folder is `./photos`, or a table in `photos/tables` has images of `photos/images`.
+            Err(_) => between(&whole(&self.root), &whole(&sample.path)).into(),
+        }
     }
 
     /// From samples, which may be within `files`, with these classes, whose names must differ: labels are matched by them.
@@ -247,6 +253,15 @@ fn within(file: &Path, name: &str) -> PathBuf {
     path.into()
 }
 
+/// The path of a file relative to a folder, of the whole paths of both.
+fn between(folder: &Path, file: &Path) -> PathBuf {
+    let pairs = folder.components().zip(file.components());
+    let shared = pairs.take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(shared);
+    let up = up.map(|_| Component::ParentDir);
+    up.chain(file.components().skip(shared)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -270,6 +285,27 @@ mod tests {
             assert!(
                 matches!(error, DataError::Classes(ClassError::ClassLine { class: found, .. }) if found == class)
             );
+        }
+    }
+
+    /// The split of a table's images, and whether a run has the same images as before, depend on it.
+    #[test]
+    fn a_path_is_relative_however_it_is_written() {
+        for (root, path, expected) in [
+            ("photos", "photos/a/1.png", "a/1.png"),
+            ("./photos", "photos/a/1.png", "a/1.png"),
+            ("x/../photos", "photos/1.png", "1.png"),
+            ("photos/tables", "photos/img/1.png", "../img/1.png"),
+            ("/data/./tables", "/data/img/1.png", "../img/1.png"),
+            ("/data/tables", "/other/1.png", "../../other/1.png"),
+        ] {
+            let source = Source::new(root.into(), Vec::new(), Vec::new()).unwrap();
+            let sample = Sample {
+                path: path.into(),
+                label: 0,
+                place: Place::File,
+            };
+            assert_eq!(source.relative(&sample), Path::new(expected), "{root}");
         }
     }
 }

@@ -16,9 +16,9 @@ const SUBSET_KEY: &[u8] = b"kvt training subset\0";
 fn ranked(source: &Source, key: &[u8]) -> BTreeMap<u32, Vec<usize>> {
     let mut by_class: BTreeMap<u32, Vec<([u8; 32], usize)>> = BTreeMap::new();
     for (index, sample) in source.samples.iter().enumerate() {
-        let path = source.relative(sample).as_os_str();
+        let path = source.relative(sample);
         let mut hash = blake3::Hasher::new();
-        hash.update(key).update(path.as_encoded_bytes());
+        hash.update(key).update(path.as_os_str().as_encoded_bytes());
         let class = by_class.entry(sample.label).or_default();
         class.push((*hash.finalize().as_bytes(), index));
     }

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use serde::Deserialize;
 
 use kvt_data::augment::{AugmentConfig, Interpolation, Preset};
-use kvt_data::{DataError, epoch_order};
+use kvt_data::{Balance, DataError, epoch_order};
 use kvt_train::config::Plan;
 use kvt_train::knn_vote::Rows;
 use kvt_train::splits::{Splits, train_transform};
@@ -52,6 +52,7 @@ pub(crate) fn cut_images(
     plan.data.replicas = 1;
     plan.data.shuffle = true;
     plan.data.drop_last = false;
+    plan.data.balance = Balance::None;
     if crops == Crops::Dino {
         plan.augment = AugmentConfig {
             preset: Preset::Imagenet,
@@ -112,7 +113,7 @@ mod tests {
             "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\npath = {data:?}\nrepeats = 3\nreplicas = 2\nshuffle = false\n\
              workers = 0\n[train]\nbatch_size = 5\naccumulate = 2\n"
         );
-        fs_err::write(&config, keys).unwrap();
+        fs_err::write(&config, &keys).unwrap();
         let plan = load_plan(&config, &[]).unwrap();
         assert_eq!((plan.data.repeats, plan.data.replicas), (3, 2));
         let splits = Splits::open(&plan, (8, 8), None, &mut |_, _| {}).unwrap();
@@ -136,5 +137,17 @@ mod tests {
         own.sort_unstable();
         own.dedup();
         assert!(own.len() < 18, "{own:?}");
+        // One that draws images by their class repeats some.
+        let keys = keys.replace(
+            "repeats = 3\nreplicas = 2\nshuffle = false",
+            "balance = \"uniform\"",
+        );
+        fs_err::write(&config, keys).unwrap();
+        let plan = load_plan(&config, &[]).unwrap();
+        assert_eq!(plan.data.balance, Balance::Uniform);
+        let (once, _) = cut_images(&plan, &splits, (8, 8), Crops::Dino).unwrap();
+        let mut drawn = epoch(&once, 0).concat();
+        drawn.sort_unstable();
+        assert_eq!(drawn, all);
     }
 }

@@ -9,7 +9,7 @@ use super::{Curve, ReportError};
 use kvt_train::config::{Plan, diff};
 
 /// The sections and keys that change no number of a run, but where and how fast it is computed, and what is recorded.
-const NEUTRAL: [&str; 11] = [
+const NEUTRAL: [&str; 13] = [
     "analysis",
     "checkpoint",
     "data.cache",
@@ -18,9 +18,11 @@ const NEUTRAL: [&str; 11] = [
     "data.workers",
     "eval.batch_size",
     "log",
+    "report",
     "run",
     "seed",
     "train.device",
+    "train.max_hours",
 ];
 
 /// About how many letters fit in the title of a plot.
@@ -161,7 +163,9 @@ mod tests {
                     "seed=1",
                     "train.device=cuda:1",
                     "log.every_steps=7",
+                    "report.auto=false",
                     "run.dir=elsewhere",
+                    "train.max_hours=7.5",
                 ],
             ),
             ("y/knn-seed2", &["seed=2"]),

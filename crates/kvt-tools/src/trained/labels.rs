@@ -106,10 +106,13 @@ impl LabelResults<'_> {
         "threshold",
     ];
 
+    /// The first line of [`csv`](Self::csv).
+    pub const COLUMNS: &'static str =
+        "class,name,images,predicted,right,ap,precision,recall,f1,threshold";
+
     /// Every class as CSV, with shares from 0 to 1. An empty cell is 0 / 0.
     #[must_use]
     pub fn csv(&self) -> String {
-        let header = "class,name,images,predicted,right,ap,precision,recall,f1,threshold";
         let rows = self.named().enumerate().map(|(class, (name, score))| {
             let ClassRow {
                 images,
@@ -129,7 +132,7 @@ impl LabelResults<'_> {
                 &score.threshold,
             ])
         });
-        Table::new(header.split(','), rows).csv()
+        Table::new(Self::COLUMNS.split(','), rows).csv()
     }
 
     /// The results for programs, with shares in percent; `per_class` adds each class.

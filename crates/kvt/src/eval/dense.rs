@@ -4,10 +4,9 @@ use anyhow::bail;
 use serde_json::Value;
 
 use super::{Args, save};
-use crate::common::counting;
+use crate::common::{check_result, counting};
 use crate::output;
 use crate::table::{class_scores_table, scores_text, table};
-use kvt_data::fs::check_writable;
 use kvt_tools::trained::{Detector, SegmentResults, Segmenter};
 
 /// The table of classes of pixels.
@@ -20,7 +19,7 @@ pub(super) fn segment(args: &Args) -> anyhow::Result<()> {
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;
     // The data has the classes of the run, whatever they are called here.
     let trained = trained.named(args.classes.as_deref())?;
-    args.check_out(&[TABLE])?;
+    args.check_out(&trained.plan, &[TABLE])?;
     let evaluation = trained.judge(&images, &mut counting("evaluating"), &mut output::warning)?;
     let results = SegmentResults {
         evaluation: &evaluation,
@@ -44,8 +43,8 @@ pub(super) fn detect(args: &Args) -> anyhow::Result<()> {
                 out.display()
             );
         }
-        // Check the file before evaluating the images.
-        check_writable(out)?;
+        // Check the file before evaluating the images. Annotations are an object, detections a list.
+        check_result(out, "[")?;
     }
     let trained = Detector::load(&args.trained.origin()?, &mut output::warning)?;
     let images = args.of_split(&trained.plan, Some(&trained.classes))?;

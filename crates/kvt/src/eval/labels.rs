@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Args;
-use crate::common::counting;
+use crate::common::{check_result, counting};
 use crate::output;
 use crate::table::table;
 use kvt_tools::trained::{LabelResults, Trained};
@@ -20,7 +20,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // The data has the classes of the run, whatever they are called here.
     let images = args.images(&trained)?;
     check_classes(&trained.model.config(), &images.source)?;
-    args.check_out(&[TABLE])?;
+    args.check_out(&trained.plan, &[TABLE])?;
+    if let Some(out) = &args.out {
+        // A table of labels, which is read, often has this name, too: that of any run stays.
+        check_result(&out.join(TABLE), LabelResults::COLUMNS)?;
+    }
     let progress = &mut counting("evaluating");
     let evaluation = trained.judge_labels(&images, progress, &mut output::warning)?;
     let trained = trained.named(args.classes.as_deref())?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use serde_json::{Value, json};
 
-use super::common::{SPLITS, counting, generating, named, results_folder};
+use super::common::{SPLITS, check_not_read, counting, generating, named, results_folder};
 use super::output;
 use super::table::table;
 use kvt_data::fs::{check_writable, write_text};
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         judged = judged.with_real(labels, numbers);
     }
-    args.check_out(&JUDGEMENT_FILES)?;
+    args.check_out(&trained.plan, &JUDGEMENT_FILES)?;
     let progress = &mut counting("evaluating");
     let evaluation = trained.judge(&images, &mut judged, progress, &mut output::warning)?;
     if let Some(out) = &args.out {
@@ -121,14 +121,20 @@ impl Args {
         }
     }
 
-    /// Makes the folder of `--out`, and checks its files before images are evaluated.
-    fn check_out(&self, files: &[&str]) -> anyhow::Result<()> {
+    /// Makes the folder of `--out`, and checks its files before images are evaluated: none replaces a table or list that is read.
+    fn check_out(&self, plan: &Plan, files: &[&str]) -> anyhow::Result<()> {
         let Some(out) = &self.out else {
             return Ok(());
         };
         results_folder(out)?;
+        let (data, only) = (&plan.data, self.only.as_deref().unwrap_or_default());
+        let table = (!data.labels.is_empty()).then(|| data.path.join(&data.labels));
+        let only = only.strip_prefix('@').map(PathBuf::from);
         for file in files {
-            check_writable(&out.join(file))?;
+            let file = out.join(file);
+            let read = [&self.classes, &self.real, &only, &table];
+            check_not_read(&file, read.into_iter().flatten().map(PathBuf::as_path))?;
+            check_writable(&file)?;
         }
         Ok(())
     }

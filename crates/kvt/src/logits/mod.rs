@@ -11,7 +11,7 @@ use clap::ArgGroup;
 use kvt_models::weights::{self, StateDict};
 use kvt_ops::Key;
 
-use super::common::{ModelArgs, Overrides, with_weights};
+use super::common::{ModelArgs, Overrides, check_not_read, with_weights};
 use super::output;
 use kvt_data::fs::check_writable;
 use kvt_tools::trained::{count_broken, of_images};
@@ -60,7 +60,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (Some(weights), Some(input)) = (&args.weights, &args.input) else {
         bail!("neither a run nor weights and images");
     };
-    let weights = weights::read(&locate(weights)?)?;
+    let weights = locate(weights)?;
+    let config = args.model.config.as_deref();
+    let read = [weights.as_path(), input.as_path()]
+        .into_iter()
+        .chain(config);
+    check_not_read(&args.output, read)?;
+    let weights = weights::read(&weights)?;
     let (plan, config) = args.model.plan(&args.overrides.all(), &weights)?;
     let device = device::resolve(&plan.train.device)?;
     let (model, _) = with_weights(config.init(&device.device, Key::new(0))?, weights)?;

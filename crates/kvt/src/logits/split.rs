@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{SPLITS, counting, generating, named};
+use crate::common::{SPLITS, check_not_read, counting, generating, named};
 use crate::output;
 use crate::trained::Checkpoint;
 use kvt_tools::trained::{Images, Trained};
 use kvt_train::data::Split;
+use kvt_train::run::RunDir;
 use kvt_train::task::check_classes;
 
 /// A run, and which of its images.
@@ -27,6 +28,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<()> {
+    let checkpoints = RunDir::open(run)?.checkpoints();
+    check_not_read(&args.output, [checkpoints.as_path()])?;
     let own = &args.split;
     let origin = own.checkpoint.of(run, &args.overrides);
     let warn = &mut output::warning;

@@ -33,6 +33,21 @@ fn a_run_is_judged_painted_and_reported() {
     }
     let truth: Value =
         serde_json::from_str(&workspace.read("scenes/annotations/val.json")).unwrap();
+    // Detections replace earlier ones, but no annotations.
+    workspace.line(eval).assert().success();
+    let annotations = workspace.read("scenes/annotations/train.json");
+    let error = workspace.error(&[
+        "eval",
+        "--run",
+        "run",
+        "--out",
+        "scenes/annotations/train.json",
+    ]);
+    assert!(
+        error.contains("train.json` exists and is no earlier result"),
+        "{error}"
+    );
+    assert!(workspace.read("scenes/annotations/train.json") == annotations);
 
     let seen = workspace.json(&["predict", "--run", "run", "scenes/images/val", "--json"]);
     let seen = seen.as_array().unwrap();

@@ -225,6 +225,14 @@ fn saved_logits_teach_as_their_teacher() {
         .kvt(&["logits", "--run", "teacher", "--output", "t.safetensors"])
         .assert()
         .success();
+    let weights = workspace
+        .last_checkpoint("teacher")
+        .join("model.safetensors");
+    let kept = fs_err::read(&weights).unwrap();
+    let onto = weights.to_str().unwrap();
+    let error = workspace.error(&["logits", "--run", "teacher", "--output", onto]);
+    assert!(error.contains("is read by this command"), "{error}");
+    assert!(fs_err::read(&weights).unwrap() == kept);
     let file = read(&workspace.path("t.safetensors")).unwrap();
     assert_eq!(file.get("logits").unwrap().shape().to_vec(), [36, 3]);
     let single = floats(&file, "logits");

@@ -73,6 +73,26 @@ fn labels_are_trained_judged_predicted_and_reported() {
     assert_eq!(json["classes"].as_array().unwrap().len(), 3);
     let table = workspace.read("judged/labels.csv");
     assert_eq!(table.lines().count(), 4);
+    // An earlier result is replaced, but neither the run's own table of labels nor another one.
+    workspace
+        .line("eval --run run --out judged")
+        .assert()
+        .success();
+    assert_eq!(workspace.read("judged/labels.csv"), table);
+    let labels = workspace.read("data/labels.csv");
+    workspace.write("mine/labels.csv", &labels);
+    for (folder, why) in [
+        ("data", "is read by this command"),
+        ("mine", "is no earlier result"),
+    ] {
+        let error = workspace.error(&["eval", "--run", "run", "--out", folder]);
+        assert!(error.contains(why), "{error}");
+        assert!(
+            error.contains("labels.csv`") && error.contains(": choose another"),
+            "{error}"
+        );
+        assert_eq!(workspace.read(&format!("{folder}/labels.csv")), labels);
+    }
     #[cfg(target_os = "linux")]
     {
         workspace.unprinted("eval --run run --out unprinted");

@@ -34,6 +34,24 @@ fn choices_of_a_run_are_refused_without_one() {
     }
 }
 
+/// Even if they are named in another way.
+#[test]
+fn logits_do_not_replace_what_they_are_computed_from() {
+    let workspace = Workspace::empty();
+    workspace.write("w.safetensors", "weights");
+    workspace.write("in.safetensors", "images");
+    for (output, content) in [("./w.safetensors", "weights"), ("in.safetensors", "images")] {
+        let line =
+            "logits --model deit_tiny_patch16_224 --weights w.safetensors --input in.safetensors";
+        let mut words: Vec<&str> = line.split(' ').collect();
+        words.extend(["--output", output]);
+        let error = workspace.error(&words);
+        let expected = format!("`{output}` is read by this command: choose another name");
+        assert!(error.contains(&expected), "{error}");
+        assert_eq!(workspace.read(output), content);
+    }
+}
+
 fn logits_are_timms(name: &str) {
     let file = format!("kvt-models/tests/golden/{name}.safetensors");
     let golden = Golden::read(&file);

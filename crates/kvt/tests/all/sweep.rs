@@ -462,6 +462,9 @@ fn a_run_that_goes_on_after_its_end_is_judged_again() {
             && shorter.contains(&format!("{other} (`train.max_steps`: not set -> `4`)")),
         "{shorter}"
     );
+    let patient = said(&["--output", "whole", "--set", "train.patience=9"]);
+    let expected = format!("{other} (`train.patience`: not set -> `9`)");
+    assert!(patient.contains(&expected), "{patient}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn images_and_labels_are_found_where_they_lie() {
         (&long.replace("jpg", "cls"), b"1"),
     ]);
     let second = shard(&[("0.png", b"again"), ("0.cls", b"1")]);
-    let dir = folder(&[("b.tar", second), ("a.tar", first), (".c.tar", b"".into())]);
+    let dir = folder(&[("b.TAR", second), ("a.tar", first), (".c.tar", b"".into())]);
     let source = open(dir.path(), None).unwrap();
     assert_eq!(source.classes, ["0", "1", "2"]);
     let read = |sample: &Sample| {

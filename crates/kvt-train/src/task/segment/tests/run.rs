@@ -251,6 +251,10 @@ fn weights_of_classifiers_and_of_networks_are_taken() {
     };
     let all = told("all", &[&weights]);
     assert!(all.ends_with("a segmentation network's"), "{all}");
+    // As well from the folder of the run.
+    let folder = format!("init.weights={:?}", workspace.path("first"));
+    let of_run = told("of-run", &[&folder]);
+    assert!(of_run.ends_with("a segmentation network's"), "{of_run}");
     let anew = told("anew", &[&weights, "init.reset_head=always"]);
     assert!(
         anew.contains("with new `") && anew.contains("`decode_head.conv_seg.bias`"),
