@@ -49,8 +49,8 @@ pub use detect::{
 };
 pub(crate) use dino::check as check_dino;
 pub use dino::{
-    Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, dino_loss,
-    load_backbone, part_of_backbone, teacher_probabilities,
+    Dino, DinoConfig, DinoHead, DinoNetwork, DinoOutput, GLOBAL_VIEWS, dino_loss, load_backbone,
+    part_of_backbone, teacher_probabilities,
 };
 pub use eval_data::EvalData;
 pub use evaluate::{Evaluation, evaluate, predict};

@@ -73,7 +73,7 @@ fn images_and_labels_are_found_where_they_lie() {
         ("a.tar/0.jpg".to_owned(), 2, "zero"),
         ("a.tar/x/1.JPEG".to_owned(), 0, "one"),
         (format!("a.tar/{long}"), 1, "seven"),
-        ("b.tar/0.png".to_owned(), 1, "again"),
+        ("b.TAR/0.png".to_owned(), 1, "again"),
     ];
     assert_eq!(
         found,
