@@ -231,8 +231,8 @@ pub(super) fn shown(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     shown.map(|entry| entry.path())
 }
 
-/// The files in a folder with this extension, in any case, by the bytes of their names, without hidden ones. They hold many images each: none is left out
-/// of a listing that breaks off, which has no files.
+/// The files in a folder with this extension, in small or capital letters, by the bytes of their names, without hidden ones. They hold
+/// many images each: none is left out of a listing that breaks off, which has no files.
 pub(super) fn with_ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let is_right = |path: &PathBuf| {
         path.extension()
