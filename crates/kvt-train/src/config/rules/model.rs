@@ -1,5 +1,7 @@
 //! The model, and the weights that it starts from.
 
+use std::path::Path;
+
 use kvt_models::weights::ENDINGS;
 use kvt_models::{ModelConfig, lacking};
 

@@ -43,7 +43,7 @@ pub use loss::{GLOBAL_VIEWS, dino_loss, teacher_probabilities};
 pub use network::{DinoNetwork, DinoOutput, load_backbone, part_of_backbone};
 
 /// The files of a checkpoint that contain the teacher and the centre of its outputs.
-pub const TEACHER: &str = "teacher";
+pub(crate) const TEACHER: &str = "teacher";
 const CENTRE: &str = "centre";
 
 /// Student and teacher learn from views of images, without labels; evaluated with the k-NN classifier on the teacher's features.
