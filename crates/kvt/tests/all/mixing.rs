@@ -230,8 +230,8 @@ fn saved_logits_teach_as_their_teacher() {
         .join("model.safetensors");
     let kept = fs_err::read(&weights).unwrap();
     let onto = weights.to_str().unwrap();
-    let error = workspace.error(&["logits", "--run", "teacher", "--output", onto]);
-    assert!(error.contains("is read by this command"), "{error}");
+    let refused = workspace.error(&["logits", "--run", "teacher", "--output", onto]);
+    assert!(refused.contains("is read by this command"), "{refused}");
     assert!(fs_err::read(&weights).unwrap() == kept);
     let file = read(&workspace.path("t.safetensors")).unwrap();
     assert_eq!(file.get("logits").unwrap().shape().to_vec(), [36, 3]);
