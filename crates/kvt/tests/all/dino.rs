@@ -493,25 +493,6 @@ fn what_does_not_fit_is_said_at_configuration_time() {
         error.contains("set `mix.mixup`, `mix.cutmix` and `mix.mix_token` to 0"),
         "{error}"
     );
-    for key in [
-        "scale=[0.5, 1.0]",
-        "padding=2",
-        "auto=rand-m9",
-        "color_jitter=0.4",
-        "erase=0.25",
-    ] {
-        let key = format!("augment.{key}");
-        let error = refused(&[&key]);
-        let expected = "`task = \"dino\"` crops and augments its views as `[dino]` says";
-        assert!(error.contains(expected), "{key}: {error}");
-    }
-    for key in ["loss.kind=bce", "loss.label_smoothing=0.2"] {
-        let error = refused(&[key]);
-        assert!(
-            error.contains("`[loss]` is of classifiers"),
-            "{key}: {error}"
-        );
-    }
     let error = refused(&["ema.decay=0.9"]);
     assert!(error.contains("keeps an average already"), "{error}");
     let error = workspace.error(&["config", "check", "tiny.toml", "--set", "dino.out_dim=5"]);
@@ -521,23 +502,6 @@ fn what_does_not_fit_is_said_at_configuration_time() {
     );
     let error = refused(&["dino.local_scale=[0.5, 0.1]"]);
     assert!(error.contains("the smaller value first"), "{error}");
-    // What views and evaluation have of `[augment]`, and a base whose smoothing is turned off.
-    let mut arguments = vec!["config", "check", "tiny.toml"];
-    let used = [
-        "augment.preset=cifar",
-        "augment.ratio=[1.0, 1.0]",
-        "augment.hflip=0.0",
-        "augment.vflip=0.5",
-        "augment.interpolation=bilinear",
-        "augment.mean=[0.5, 0.5, 0.5]",
-        "augment.crop_pct=0.9",
-        "augment.crop_mode=squash",
-        "loss.label_smoothing=0.0",
-    ];
-    for key in SMALL.iter().chain(&used) {
-        arguments.extend(["--set", key]);
-    }
-    workspace.kvt(&arguments).assert().success();
 }
 
 /// Swin's windows keep their size on the smaller map of a local view, so that each query has as many keys as in a global one.

@@ -9,7 +9,7 @@ use crate::config::diff::diff;
 use crate::config::document::Checks;
 use crate::config::problem::Problem;
 use crate::config::reference::section;
-use crate::recipe::{LossConfig, OptimDecay};
+use crate::recipe::OptimDecay;
 use crate::task::{
     Conflict, SegmentConfig, SegmentEval, TaskKind, check_detect, check_dino, check_multi_label,
     check_segment,
@@ -53,7 +53,7 @@ pub(super) fn task(plan: &mut Plan, checks: &mut Checks<'_>) {
             }
             conflicts(plan, check_multi_label, checks);
         }
-        TaskKind::Dino => dino(plan, checks),
+        TaskKind::Dino => conflicts(plan, check_dino, checks),
         TaskKind::Segment => segment(plan, checks),
         TaskKind::Detect => detect(plan, checks),
     }
@@ -78,40 +78,6 @@ pub(super) fn task(plan: &mut Plan, checks: &mut Checks<'_>) {
         let expected = "\"family\" or \"all\" unless `task = \"segment\"` or `task = \"detect\"`";
         checks.refuse("optim.decay", "\"names\"", expected);
     }
-}
-
-/// `[dino]`, and what its views and its loss take the place of.
-fn dino(plan: &Plan, checks: &mut Checks<'_>) {
-    conflicts(plan, check_dino, checks);
-    let mut plain = plan.clone();
-    let defaults = AugmentConfig::default();
-    // The preset says how evaluation crops.
-    plain.augment = AugmentConfig {
-        scale: defaults.scale,
-        padding: defaults.padding,
-        auto: defaults.auto,
-        color_jitter: defaults.color_jitter,
-        erase: defaults.erase,
-        erase_mode: defaults.erase_mode,
-        erase_count: defaults.erase_count,
-        ..plan.augment.clone()
-    };
-    let message = "`task = \"dino\"` crops and augments its views as `[dino]` says";
-    let help = "leave it out: of `[augment]`, only flips, `ratio`, `interpolation`, `mean` and `std` apply to views";
-    refuse_others(plan, &plain, [message, help], checks);
-    let mut plain = plan.clone();
-    plain.loss = LossConfig {
-        // Refused by itself.
-        class_weights: plan.loss.class_weights.clone(),
-        ..LossConfig::default()
-    };
-    // A base of labelled images may be smoothed, and 0 says that nothing is.
-    if plan.loss.label_smoothing == 0.0 {
-        plain.loss.label_smoothing = 0.0;
-    }
-    let message =
-        "`[loss]` is of classifiers: `task = \"dino\"` compares what student and teacher say";
-    refuse_others(plan, &plain, [message, "leave it out"], checks);
 }
 
 /// `[segment]` and `[dense]`.
@@ -161,13 +127,8 @@ fn augments_together(plan: &Plan, [task, what, section]: [&str; 3], checks: &mut
         std: used.std.clone(),
         ..AugmentConfig::default()
     };
-    refuse_others(plan, &plain, [&message, &help], checks);
-}
-
-/// Refuses the keys in which a plan differs from a plain one, with a message and what to do.
-fn refuse_others(plan: &Plan, plain: &Plan, [message, help]: [&str; 2], checks: &mut Checks<'_>) {
-    for difference in diff(plan, plain).unwrap_or_default() {
-        checks.conflict(&difference.key, message, help);
+    for difference in diff(plan, &plain).unwrap_or_default() {
+        checks.conflict(&difference.key, message.as_str(), help.as_str());
     }
 }
 
