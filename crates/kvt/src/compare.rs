@@ -117,10 +117,12 @@ fn show(sweep: &Sweep, outcome: &Outcome) -> anyhow::Result<ExitCode> {
         .for_each(|failure| output::error(failure));
     if let Some(late) = &outcome.out_of_time {
         output::status(late);
-        return Ok(interrupt::exit_code());
     }
     if !outcome.failures.is_empty() {
         return Ok(ExitCode::FAILURE);
+    }
+    if outcome.out_of_time.is_some() {
+        return Ok(interrupt::exit_code());
     }
     if outcome.comparison.is_none() {
         output::status(&format!(

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::common::{SPLITS, check_not_read, counting, generating, named, results_folder};
 use super::output;
 use super::table::table;
+use kvt_data::ClassNames;
 use kvt_data::fs::{check_writable, write_text};
 use kvt_tools::report::{JUDGEMENT_FILES, save_judgement};
 use kvt_tools::trained::{Images, Results, Trained, names_in};
@@ -130,9 +131,13 @@ impl Args {
         let (data, only) = (&plan.data, self.only.as_deref().unwrap_or_default());
         let table = (!data.labels.is_empty()).then(|| data.path.join(&data.labels));
         let only = only.strip_prefix('@').map(PathBuf::from);
+        let listed = match &data.classes {
+            Some(ClassNames::File(file)) => Some(data.path.join(file)),
+            _ => None,
+        };
         for file in files {
             let file = out.join(file);
-            let read = [&self.classes, &self.real, &only, &table];
+            let read = [&self.classes, &self.real, &only, &table, &listed];
             check_not_read(&file, read.into_iter().flatten().map(PathBuf::as_path))?;
             check_writable(&file)?;
         }

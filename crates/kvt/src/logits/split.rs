@@ -28,9 +28,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(run: &Path, args: &super::Args) -> anyhow::Result<()> {
-    let checkpoints = RunDir::open(run)?.checkpoints();
-    check_not_read(&args.output, [checkpoints.as_path()])?;
     let own = &args.split;
+    let dir = RunDir::open(run)?;
+    let read = [dir.checkpoints(), dir.config(), dir.classes()];
+    let given = Path::new(&own.checkpoint.checkpoint);
+    check_not_read(
+        &args.output,
+        read.iter().map(PathBuf::as_path).chain([given]),
+    )?;
     let origin = own.checkpoint.of(run, &args.overrides);
     let warn = &mut output::warning;
     let trained = Trained::load(&origin, true, warn)?;

@@ -146,7 +146,7 @@ fn a_checkpoint_may_be_called_tar_or_ckpt() {
 }
 
 #[test]
-fn messages_name_every_ending_that_is_read() {
+fn every_ending_that_messages_name_is_read() {
     let named: Vec<&str> = ENDINGS.split('`').skip(1).step_by(2).collect();
     let read = [".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar"];
     assert_eq!(named, read);

@@ -163,7 +163,8 @@ impl Record {
         let done = self
             .unfinished
             .map(|how| format!("`{name}` {how} after {epochs}: its numbers are those of now"));
-        let evaluated = self.rows.iter().any(|row| row.val.is_some());
+        let mut epochs = self.curve.epochs.iter();
+        let evaluated = epochs.any(|point| point.val.iter().next().is_some());
         let unjudged = (!evaluated && self.epochs() > 0)
             .then(|| format!("`{name}` has not been evaluated yet"));
         let all: Vec<String> = done.into_iter().chain(unjudged).collect();

@@ -51,7 +51,7 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     {
         let value = path.display().to_string();
         let expected = format!(
-            "a {ENDINGS} file, the folder of a run, or a name of `kvt models list --weights`{}",
+            "a {ENDINGS} file, the folder of a run (`./NAME`), or a name of `kvt models list --weights`{}",
             instead(&value)
         );
         checks.refuse("init.weights", &value, &expected);
@@ -62,11 +62,12 @@ pub(super) fn model(plan: &mut Plan, checks: &mut Checks<'_>) {
     }
 }
 
-/// Whether a path can be that of a run's folder, which another run of the same sweep may be about to make: no single word, and none of
-/// timm's names.
+/// Whether a path can be that of a run's folder: no single word, none of timm's names, and without an ending of letters. The file system
+/// is not asked: another run of the same sweep may be about to make it, and it may be gone when this run is read.
 fn may_be_run(path: &Path) -> bool {
     let is_path = path.components().count() > 1 && !path.starts_with("timm");
-    path.is_dir() || (is_path && path.extension().is_none())
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    is_path && (ending.is_empty() || ending.contains(|letter: char| letter.is_ascii_digit()))
 }
 
 /// `[lora]`.
