@@ -1,6 +1,6 @@
 """Every kind of attention on CIFAR-10: the tables of docs/results/attention-kinds-cifar10.md.
 
-  kvt compare configs/cifar10/zoo/[^bs]*.toml --seeds 3
+  kvt compare configs/cifar10/zoo/[^bs]*.toml --seeds 2
   kvt compare configs/cifar10/zoo/scram.toml --seeds 1
   python scripts/results/kinds.py runs  configs/cifar10/zoo docs/results/attention-kinds-cifar10.csv
   python scripts/results/kinds.py costs configs/cifar10/zoo docs/results/attention-kinds-cifar10-costs.csv
