@@ -132,7 +132,8 @@ def table(arguments):
     for tokens in sorted({int(row["tokens"]) for row in accuracies}):
         here = [row for row in accuracies if int(row["tokens"]) == tokens]
         images, epochs = {row["images"] for row in here}, {row["epochs"] for row in here}
-        print(f"## {tokens} tokens: {', '.join(images)} images, {', '.join(epochs)} epochs\n")
+        seen = ", ".join(f"{int(number):,}" for number in sorted(images))
+        print(f"## {tokens} tokens: {seen} images, {', '.join(sorted(epochs))} epoch{'' if epochs == {'1'} else 's'}\n")
         header = ["kind", "seeds", "top-1", "spread", "beside dense, ± 95 %", "seed by seed"]
         if prices:
             header += ["parameters", "MACs", "of attention", "step / dense", "peak MiB"]
