@@ -46,8 +46,10 @@ pub(super) fn listen() {
 fn heard(signal: u8) {
     if !LISTENING.load(Ordering::Relaxed) {
         abandon(|| end(signal));
-    } else if !STOP.swap(true, Ordering::Relaxed) {
+    } else if !STOP.load(Ordering::Relaxed) {
+        // First: whoever sees `STOP` may end the program by the signal.
         SIGNAL.store(signal, Ordering::Relaxed);
+        STOP.store(true, Ordering::Relaxed);
         output::status("stopping after this step; press Ctrl-C again to stop at once");
     } else if signal == SIGINT {
         abandon(|| std::process::exit((BY_SIGNAL + signal).into()));

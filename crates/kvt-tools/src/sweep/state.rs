@@ -73,7 +73,7 @@ impl State {
         // would be missing. A finished run without checkpoints is finished: it is not trained again unasked.
         let is_saved = !Checkpoints::new(&run)
             .end_before_evaluation()
-            .unwrap_or_default();
+            .map_err(|error| error.to_string())?;
         // A run that crashed may have been trained to its end since.
         if is_saved && Record::is_finished(&cell.plan, &events) {
             return Ok(Self::Finished);

@@ -82,14 +82,21 @@ impl<'a> Recorder<'a> {
     }
 }
 
+impl Files {
+    fn record(&mut self, event: &Event) -> Result<(), RunError> {
+        self.run.check()?;
+        self.log.event(event)?;
+        let mut others = self.others.iter_mut();
+        others.try_for_each(|other| other.event(event))
+    }
+}
+
 impl Listener for Recorder<'_> {
     fn event(&mut self, event: &Event) -> Result<(), RunError> {
         if let Some(files) = &mut self.files {
-            files.run.check()?;
-            files.log.event(event)?;
-            for other in &mut files.others {
-                other.event(event)?;
-            }
+            files
+                .record(event)
+                .map_err(|error| files.run.cause(error))?;
         }
         self.next.event(event)
     }

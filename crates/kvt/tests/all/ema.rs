@@ -12,12 +12,12 @@ use kvt_train::engine::{
     Checkpointer, End, Late, Processes, Progress, Recorder, Session, Start, TrainState, Trainer,
 };
 use kvt_train::recipe::{Ema, EmaReport, Optimizer, Schedule};
-use kvt_train::run::{EvalRecord, Event, Metric};
+use kvt_train::run::{EvalRecord, Event, Metric, RunDir};
 use kvt_train::splits::Splits;
 use kvt_train::task::{Classify, Task, build_model, evaluate, load_checkpoint_model, predict};
 use kvt_train::world::{Alone, alone};
 
-use crate::support::{Heard, Workspace, set, steps, take_run};
+use crate::support::{Heard, Workspace, set, steps};
 
 /// A model with batch norms.
 const CVT: [&str; 4] = [
@@ -39,7 +39,7 @@ fn what_is_read_back_is_what_was_in_memory() {
     let plan = load_plan(&workspace.path("tiny.toml"), &overrides).unwrap();
     // Leaves the run's folder in the state that training expects.
     drop(Session::<Classify>::prepare(alone(), plan.clone(), Start::New, &mut |_, _| {}).unwrap());
-    let run = take_run(&plan.run.dir);
+    let run = RunDir::create(&plan.run.dir, true).unwrap();
     let device = device::resolve("cpu").unwrap().device;
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
     let config = plan.model.config(Some(3)).unwrap();

@@ -9,7 +9,7 @@ use kvt_train::run::{Event, Listener, RunError};
 use kvt_train::task::Classify;
 use kvt_train::world::alone;
 
-use crate::resume::{EPOCH, Running, assert_same, last_step, resume, workspace};
+use crate::resume::{EPOCH, Running, assert_same, last_step, program, resume, workspace};
 use crate::support::{KVT, Workspace, set};
 
 /// Far more epochs than the test waits for.
@@ -135,7 +135,7 @@ fn a_signal_leaves_no_half_made_folder() {
     use std::os::unix::process::ExitStatusExt as _;
     let workspace = Workspace::empty();
     for (signal, number) in [("TERM", 15), ("INT", 2)] {
-        let mut command = Command::new(KVT);
+        let mut command = program();
         command.args(["data", "generate", "shapes", "--train-per-class", "20000"]);
         let mut child = Running::start_as(&mut command, &workspace);
         child.wait_until(&workspace, || {

@@ -3,15 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use image::{Rgb, RgbImage};
 use kvt_models::weights::{self, StateDict};
 use kvt_train::config::load_plan;
 use kvt_train::engine::{End, Session, Start, TrainError};
-use kvt_train::run::{Event, Listener, RunDir, RunError, StepRecord, read_log};
+use kvt_train::run::{Event, Listener, RunError, StepRecord, read_log};
 use kvt_train::task::Classify;
 use kvt_train::world::alone;
 use safetensors::SafeTensors;
@@ -190,20 +188,6 @@ impl Workspace {
 /// An override that sets a path.
 pub(crate) fn set(key: &str, path: &Path) -> String {
     format!("{key}={:?}", path.to_str().unwrap())
-}
-
-/// A run's folder, to be written by this process. A child that another test has just forked holds every lock of this process
-/// until it executes its program, so a released lock may be held for a moment longer.
-pub(crate) fn take_run(path: &Path) -> RunDir {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        match RunDir::create(path, true) {
-            Err(RunError::Locked { .. }) if Instant::now() < deadline => {
-                sleep(Duration::from_millis(10));
-            }
-            taken => return taken.unwrap(),
-        }
-    }
 }
 
 /// Trains a configuration to its end, in this process.

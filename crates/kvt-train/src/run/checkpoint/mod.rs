@@ -116,20 +116,19 @@ impl Checkpoints {
         let name = self.free_name(Name::new(step, stage)).to_string();
         let temporary = self.temporary(&name);
         let written = self.write(&temporary, &name, files, state);
-        if written.is_err() {
-            // The cause of errors in the files of a folder that has been moved.
-            let moved = self.run.check();
+        let written = written.inspect_err(|_| {
             // On a full disk the incomplete checkpoint would block the next one, and in the place of a moved run it is another's; a
             // failure to delete it matters less.
             let _ = fs::remove_dir_all(&temporary);
-            moved?;
-        }
-        written?;
-        // The best first: if killed in between, the run resumes from this checkpoint, which is the newest complete one.
-        if best {
-            self.point(BEST, &name)?;
-        }
-        self.point(LAST, &name)?;
+        });
+        let pointed = written.and_then(|()| {
+            // The best first: if killed in between, the run resumes from this checkpoint, which is the newest complete one.
+            if best {
+                self.point(BEST, &name)?;
+            }
+            Ok(self.point(LAST, &name)?)
+        });
+        pointed.map_err(|error| self.run.cause(error))?;
         Ok(self.prune())
     }
 
@@ -185,7 +184,8 @@ impl Checkpoints {
         let io = |error: io::Error| E::from(RunError::Io(error));
         self.run.check()?;
         if !self.folder.exists() {
-            fs::create_dir_all(&self.folder).map_err(io)?;
+            // Not the folder of the run too: if it is gone, it was moved.
+            fs::create_dir(&self.folder).map_err(io)?;
             sync_folder(parent(&self.folder)).map_err(io)?;
         }
         // In a container every start may have the same pid, and so find the folder of its killed predecessor.

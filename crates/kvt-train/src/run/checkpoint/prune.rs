@@ -20,6 +20,10 @@ impl Checkpoints {
     /// killed process.
     pub(super) fn prune(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        // In the place of a run that was just moved there may be another, whose checkpoints are not ours to delete.
+        if self.run.check().is_err() {
+            return warnings;
+        }
         if let Err(error) = self.hide_old(&mut warnings) {
             warnings.push(not_deleted(&self.folder, &error));
         }

@@ -539,3 +539,46 @@ fn a_moved_run_writes_no_checkpoint_into_another() {
         assert_eq!(load(&checkpoints, Which::Last), (1, None));
     }
 }
+
+/// At any moment, between a check and a write too.
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_moved_while_it_saves_is_said_to_be_moved() {
+    for pointer in [BEST, LAST].repeat(20) {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("run"), folder.path().join("moved"));
+        let run = RunDir::create(&path, false).unwrap();
+        let checkpoints = Checkpoints::new(&run);
+        let pointer = checkpoints.folder.join(pointer);
+        std::thread::scope(|scope| {
+            let saving = scope.spawn(|| {
+                let files = |_: &Path| Ok(Vec::new());
+                let save = |step| checkpoints.save(step, (Stage::Done, true), &0, files);
+                (1..5_000).map(save).find_map(Result::err)
+            });
+            while !pointer.exists() && !saving.is_finished() {}
+            fs::rename(&path, &moved).unwrap();
+            fs::create_dir(&path).unwrap();
+            let error = saving.join().unwrap();
+            assert!(matches!(error, Some(RunError::Moved(_))), "{error:?}");
+        });
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_moved_run_deletes_no_checkpoint_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let run = RunDir::create(&path, false).unwrap();
+    let checkpoints = Checkpoints::new(&run);
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    fs::create_dir(&path).unwrap();
+    let others = Checkpoints::new(&RunDir::of_another(&path)).keeping(3);
+    for step in 1..4 {
+        save(&others, step, false);
+    }
+    let before = entries(&others);
+    assert_eq!(checkpoints.prune(), Vec::<String>::new());
+    assert_eq!(entries(&others), before);
+}

@@ -138,6 +138,10 @@ impl Drop for Lock {
             // Otherwise the next start would report a process that has died.
             let _ = self.file.set_len(0);
         }
+        // Closing the files is not enough: a process that another thread starts has copies of them until it executes its program.
+        let _ = self.file.file().unlock();
+        #[cfg(unix)]
+        let _ = self.folder.file().unlock();
     }
 }
 
@@ -181,5 +185,24 @@ fn locked(run: &Path, hint: &str) -> RunError {
     RunError::Locked {
         path: run.to_owned(),
         holder: format!("{holder}{hint}"),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn copies_of_the_files_hold_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = || Lock::take(folder.path(), File::try_lock);
+        let lock = take().unwrap();
+        // As in a process that was just forked.
+        let _copies = [&lock.folder, &lock.file].map(|file| file.file().try_clone().unwrap());
+        assert!(take().is_err());
+        drop(lock);
+        take().unwrap();
     }
 }

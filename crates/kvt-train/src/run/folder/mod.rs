@@ -93,6 +93,15 @@ impl RunDir {
         self.lock.as_ref().map_or(Ok(()), |lock| lock.check())
     }
 
+    /// The error of a write into the folder, or [`RunError::Moved`] or [`RunError::Locked`] if that is its cause: the folder may be moved
+    /// or taken at any time after the [`check`](Self::check) before the write.
+    pub(crate) fn cause<E: From<RunError>>(&self, error: E) -> E {
+        match self.check() {
+            Err(cause @ (RunError::Moved(_) | RunError::Locked { .. })) => E::from(cause),
+            _ => error,
+        }
+    }
+
     /// A warning if the system does not guard the lock.
     pub fn warning(&self) -> Option<String> {
         self.lock.as_ref()?.warning()

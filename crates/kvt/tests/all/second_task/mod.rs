@@ -10,13 +10,13 @@ use burn::tensor::{Device, TensorData};
 use kvt_train::config::{Plan, load_plan};
 use kvt_train::engine::{Checkpointer, End, Session, Start, TrainError, TrainState};
 use kvt_train::recipe::Optimizer;
-use kvt_train::run::{Event, Which};
+use kvt_train::run::{Event, RunDir, Which};
 use kvt_train::splits::Splits;
 use kvt_train::task::{Setup, Task, Weights};
 use kvt_train::world::alone;
 
 use self::distil::{Distil, FAILS_AT, FEATURES, LAST_LAYER, OUTPUTS, SEEN};
-use crate::support::{Killer, Workspace, read_weights, set, steps, take_run};
+use crate::support::{Killer, Workspace, read_weights, set, steps};
 
 /// Updates of an epoch: 18 images, two micro-batches of three at a time.
 const EPOCH: u64 = 3;
@@ -175,7 +175,7 @@ fn the_state_of_another_task_is_refused() {
     let error = workspace.error(&["eval", "--run", "run", "--checkpoint", "last"]);
     assert!(error.contains("`cls_token` is missing"), "{error}");
 
-    let run = take_run(&plan.run.dir);
+    let run = RunDir::create(&plan.run.dir, true).unwrap();
     let splits = Splits::open(&plan, (16, 16), None, &mut |_, _| {}).unwrap();
     let checkpoints = Checkpointer::new(&run, splits.state(), 1);
     let config = Distil::model(&plan, &splits).unwrap();
