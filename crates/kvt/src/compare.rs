@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// Where the table and the plots go, and the runs of a sweep: by default `runs/compare`, or where the sweep says.
     #[arg(long, alias = "out", value_name = "DIR")]
     output: Option<PathBuf>,
-    /// What is compared: by default `top1`, or `knn` where all runs are of DINO.
+    /// What is compared: by default `top1`; `knn` where all runs are of DINO, `map` where images have several labels, `miou` where all label pixels, or `box_ap` where all find objects.
     #[arg(long, value_name = "NAME", value_parser = named_metric)]
     metric: Option<Metric>,
     /// Title of the plots, by default the names of what is compared; a sweep has its own.

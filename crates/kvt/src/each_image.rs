@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::ensure;
 use burn::tensor::Tensor;
-use image::RgbImage;
+use image::{ImageFormat, RgbImage};
 
 use super::images::expand;
 use super::output;
@@ -34,6 +35,13 @@ pub(super) fn each_image(
     out: &Path,
     mut draw: impl FnMut(Shown<'_>) -> anyhow::Result<RgbImage>,
 ) -> anyhow::Result<bool> {
+    let is_named_as_picture = ImageFormat::from_path(out).is_ok() && !out.is_dir();
+    ensure!(
+        !is_named_as_picture,
+        "`{}` would be a folder, with a picture for each image: name a folder, such as `{}`",
+        out.display(),
+        out.with_extension("").display()
+    );
     let (plan, transform) = (&trained.plan, trained.transform()?);
     let device = trained.device.device.clone().inner();
     let (files, mut are_all) = expand(images);

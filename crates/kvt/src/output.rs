@@ -4,11 +4,12 @@
 //! ([`escape`](kvt_data::escape)). A warning or an error about one thing is one line, whatever its name is.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use indicatif::{ProgressBar, ProgressStyle, WeakProgressBar};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle, WeakProgressBar};
 
 use kvt_data::escape::{lines, one_line};
 
@@ -35,13 +36,28 @@ pub(super) fn bar(what: &str, total: u64, template: &str) -> ProgressBar {
 
 /// Shows a bar at once, since the first item may take minutes.
 fn shown(bar: ProgressBar, what: &str, template: &str) -> ProgressBar {
-    if let Ok(style) = ProgressStyle::with_template(template) {
+    if let Some(style) = style(template) {
         bar.set_style(style);
     }
     below_lines(&bar);
     // Also draws it, unlike `with_prefix`.
     bar.set_prefix(what.to_owned());
     bar
+}
+
+/// indicatif's own rate has four decimals, however large it is.
+fn style(template: &str) -> Option<ProgressStyle> {
+    let rate = |state: &ProgressState, to: &mut dyn fmt::Write| {
+        let _ = to.write_str(&rate(state.per_sec()));
+    };
+    let style = ProgressStyle::with_template(template).ok()?;
+    Some(style.with_key("per_sec", rate))
+}
+
+/// Items per second.
+fn rate(per_second: f64) -> String {
+    let decimals = if per_second < 10.0 { 2 } else { 0 };
+    format!("{per_second:.decimals$}/s")
 }
 
 /// Prints results, errors and all other lines above a bar, as long as there is one.
@@ -236,5 +252,20 @@ mod tests {
         assert!(!said().contains(&"inner".to_owned()));
         drop(outer);
         assert_eq!(said(), ["line"]);
+    }
+
+    #[test]
+    fn a_bar_shows_whole_items_per_second_unless_they_are_few() {
+        assert_eq!(
+            [1036.1752, 10.4, 9.876, 0.25].map(rate),
+            ["1036/s", "10/s", "9.88/s", "0.25/s"]
+        );
+        let screen = Screen::default();
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        let bar = ProgressBar::with_draw_target(Some(3), target);
+        bar.set_style(style("{per_sec} of {len}").unwrap());
+        bar.tick();
+        let drawn = screen.0.lock().unwrap().join("\n");
+        assert!(drawn.contains("0.00/s of 3"), "{drawn}");
     }
 }

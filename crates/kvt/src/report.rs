@@ -38,7 +38,7 @@ pub(super) struct Args {
     checkpoint: Checkpoint,
     #[command(flatten)]
     overrides: Overrides,
-    /// What runs are judged by: by default `top1`; `knn` where all runs are of DINO, `miou` where all label pixels, or `box_ap` where all find objects.
+    /// What runs are judged by: by default `top1`; `knn` where all runs are of DINO, `map` where images have several labels, `miou` where all label pixels, or `box_ap` where all find objects.
     #[arg(long, value_name = "NAME", value_parser = named_metric)]
     metric: Option<Metric>,
     /// Heading of the report: by default the names of the runs.

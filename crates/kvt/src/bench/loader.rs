@@ -10,6 +10,7 @@ use crate::common::{ConfigArgs, done_of, generating, number};
 use crate::output;
 use crate::table::table;
 use kvt_data::fs::write_text;
+use kvt_data::text::counted;
 use kvt_tools::bench::{self, LoaderCase, LoaderMeasurement};
 use kvt_train::splits::Splits;
 use kvt_train::task::{Classify, Dino, Task, TaskKind};
@@ -103,14 +104,14 @@ fn describe(record: &LoaderMeasurement, device: Option<(f64, u64)>) -> String {
     };
     let mut text = format!(
         "{} images a round{views}\n\n{}\n\n{:.0} images/s on one core; reading and decoding alone make {:.0} ({:.0} %)\n\
-         {:.0} images/s with {} workers ({:.0}-{:.0}), {:.0} for each",
+         {:.0} images/s with {} ({:.0}-{:.0}), {:.0} for each",
         record.images,
         table(["stage", "ms for an image", "share %"], rows),
         record.images_per_second_alone,
         record.decode_limit,
         100.0 * record.images_per_second_alone / record.decode_limit,
         record.loader.median,
-        record.workers,
+        counted(record.workers, "worker"),
         record.loader.low,
         record.loader.high,
         record.images_per_second_per_core,

@@ -319,6 +319,11 @@ const MISTAKES: &[Mistake] = &[
         "predict --run run --checkpoint last tiny.toml",
         run,
     ),
+    (
+        "attention-map-to-a-file",
+        "attention-map --run run --checkpoint last data/val --output map.png",
+        run,
+    ),
     ("compare-nothing", "compare nope", plain),
     ("report-nothing", "report nope", plain),
     ("report-too-early", "report run", |w| {
