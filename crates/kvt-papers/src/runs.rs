@@ -9,7 +9,7 @@ use kvt_tools::sweep::{
     Cell, End, Found, PairRow, State, Sweep, SweepError, carry_out, commands_markdown, conditions,
     pairs, pairs_markdown,
 };
-use kvt_train::run::Metric;
+use kvt_train::run::{Metric, RunDir};
 
 /// The runs of an item, with the state and results of each.
 #[derive(Clone, Debug)]
@@ -184,9 +184,10 @@ impl Runs {
         chosen.collect()
     }
 
-    /// The first cell of a row, finished or not.
+    /// The first cell of a row whose run has a folder, which says more than its configuration; else the first one. Finished or not.
     pub(crate) fn cell(&self, row: &str) -> Option<&Cell> {
-        self.sweep.cells.iter().find(|cell| cell.name == row)
+        let own = self.sweep.cells.iter().filter(|cell| cell.name == row);
+        own.min_by_key(|cell| RunDir::open(cell.dir()).is_err())
     }
 
     /// The statistic of a value over the finished cells of a row.

@@ -125,8 +125,8 @@ fn found(rows: &[Row<'_>], runs: &Runs, order: &Order) -> String {
                   *spread* | *ours*, best | *spread*";
     let mut text = format!(
         "{}, beside our runs at scale `{}`. Parameters and multiply-accumulate operations of one image are those of the \
-         model here: with the products of queries, keys and values, and without. Of a run that has no folder here they are counted with \
-         the classes of its configuration, or 1,000.\n\n",
+         model here: with the products of queries, keys and values, and without. Where no run of a row has a folder here, they are \
+         counted with the classes of its configuration, or 1,000.\n\n",
         cited(order.version, "Table 1, ImageNet-1k"),
         order.scale
     );

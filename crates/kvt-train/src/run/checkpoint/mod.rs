@@ -149,8 +149,8 @@ impl Checkpoints {
                 names: self.names()?.iter().map(ToString::to_string).collect(),
             }),
             Which::Path(path) => Checkpoint::load(path).map(|checkpoint| (checkpoint, None)),
-            Which::Best => match self.pointer(BEST)? {
-                Some(name) => Checkpoint::load(&self.folder.join(name)).map(|best| (best, None)),
+            Which::Best => match self.pointed(BEST)? {
+                Some(best) => Ok((best, None)),
                 None => Err(self.none(BEST)),
             },
             Which::Last => self.load_last(),
@@ -242,6 +242,23 @@ impl Checkpoints {
                 reason: format!("`{name}` is not the name of a checkpoint"),
             })
         }
+    }
+
+    /// The checkpoint that a pointer file names; `None` if there is no such file. One that is deleted while it is read, because a
+    /// run that is still being trained has a newer one, gives way to that.
+    fn pointed(&self, pointer: &str) -> Result<Option<Checkpoint>, RunError> {
+        let mut next = self.pointer(pointer)?;
+        while let Some(name) = next {
+            let found = Checkpoint::load(&self.folder.join(&name));
+            if found.is_ok() {
+                return found.map(Some);
+            }
+            next = self.pointer(pointer)?;
+            if next.as_ref() == Some(&name) {
+                return found.map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// The names in the folder; none before the first checkpoint.

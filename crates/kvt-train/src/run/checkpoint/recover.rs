@@ -161,11 +161,8 @@ impl Checkpoints {
     }
 
     pub(super) fn load_last(&self) -> Result<(Checkpoint, Option<String>), RunError> {
-        let error = match self.pointer(LAST) {
-            Ok(Some(name)) => match Checkpoint::load(&self.folder.join(name)) {
-                Ok(checkpoint) => return Ok((checkpoint, None)),
-                Err(error) => error,
-            },
+        let error = match self.pointed(LAST) {
+            Ok(Some(checkpoint)) => return Ok((checkpoint, None)),
             Ok(None) => self.none(LAST),
             Err(error) => error,
         };

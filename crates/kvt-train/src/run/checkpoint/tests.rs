@@ -72,6 +72,32 @@ fn last_and_best_are_kept_and_the_others_deleted() {
     );
 }
 
+/// Each save deletes the checkpoint before it, which is both `last` and `best`.
+#[test]
+fn a_checkpoint_is_read_while_a_run_goes_on() {
+    let (_folder, checkpoints) = setup();
+    save(&checkpoints, 1, true);
+    let writer = checkpoints.clone();
+    let saved = std::thread::spawn(move || {
+        for step in 2..=100 {
+            save(&writer, step, true);
+        }
+    });
+    let mut latest = 1;
+    while !saved.is_finished() {
+        for which in [Which::Last, Which::Best] {
+            let (checkpoint, warning) = checkpoints.load(which).unwrap();
+            assert_eq!(warning, None);
+            let step = checkpoint.state().unwrap();
+            // `best` is moved before `last`.
+            assert!(step + 1 >= latest, "{step} after {latest}");
+            latest = latest.max(step);
+        }
+    }
+    saved.join().unwrap();
+    assert_eq!(load(&checkpoints, Which::Best), (100, None));
+}
+
 #[test]
 fn nothing_saved_is_told_apart_from_something_broken() {
     let (_folder, checkpoints) = setup();
