@@ -1,5 +1,5 @@
-//! Signals that ask the program to end. A verb that [listens](listen) finishes its step and saves, and its exit code encodes the
-//! signal. Any other ends at once, as it would by itself, but leaves no temporary file.
+//! Signals that ask the program to end. A verb that [listens](listen) finishes its step and saves (kvt-train's `engine/trainer`), and its exit code
+//! encodes the signal. Any other ends at once, as it would by itself, but leaves no temporary file.
 //!
 //! | signal | sent by | exit code |
 //! |---|---|---|

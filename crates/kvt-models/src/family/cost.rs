@@ -1,4 +1,5 @@
-//! Parameters and operations of a configuration, computed without building the model.
+//! Parameters and operations of a configuration, computed without building the model: the numbers, and what a block costs. Each
+//! family counts itself in `cost` of its `config.rs`, and `FamilyConfig::summary` adds all of it up.
 
 use kvt_attention::{AttentionConfig, Cost, Macs, Place};
 

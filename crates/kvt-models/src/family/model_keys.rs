@@ -1,7 +1,7 @@
 //! The keys of the section `[model]`, by which a configuration changes a named model.
 //!
-//! [`ModelConfig::with`](crate::ModelConfig::with) refuses the keys that the family does not take, and has the others applied by `with` in
-//! the `config.rs` of the family.
+//! [`ModelConfig::with`](crate::ModelConfig::with) refuses the keys that the family does not take, and has the others applied: those that
+//! all families have by `with` in `family/common.rs`, a family's own by `with` in its `config.rs`.
 
 use kvt_attention::{AttentionConfig, PerStage};
 use schemars::JsonSchema;

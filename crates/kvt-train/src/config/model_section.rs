@@ -1,7 +1,7 @@
 //! `[model]`: a named model and what differs from it.
 //!
 //! A [`Document`](super::Document) fills the section; its keys are those of kvt-models' `family/model_keys.rs`. [`ModelSection::config`]
-//! hands them to [`ModelConfig::with`], and `with` in the `config.rs` of each family applies them.
+//! hands them to [`ModelConfig::with`]; `with` in kvt-models' `family/common.rs` and in the `config.rs` of each family applies them.
 
 use kvt_models::{ModelConfig, ModelOverrides};
 use schemars::JsonSchema;

@@ -4,7 +4,8 @@
 //! an average. `optimizer.safetensors` holds the optimizer's state under PyTorch's names, such as `exp_avg.<parameter>` and
 //! `exp_avg_sq.<parameter>`, and `step.<parameter>` where a parameter was left out of updates. With low-rank adaptation, both files
 //! of weights are merged; `lora.safetensors`, `ema.lora.safetensors` and `adapted.safetensors` have what they were merged of. A task
-//! may add its own state as `task.<name>.safetensors`. Together with `state.json` they restore a run bit for bit.
+//! may add its own state as `task.<name>.safetensors`. Together with `state.json` they restore a run bit for bit. `run/checkpoint` writes
+//! the folder of these files whole or not at all.
 
 use std::collections::BTreeMap;
 use std::path::Path;

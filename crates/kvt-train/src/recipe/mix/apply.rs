@@ -1,4 +1,4 @@
-//! Mixing on the device.
+//! Mixes the pixels of a batch on the device, by what `draw.rs` drew. `mod.rs` says who mixes the targets.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
