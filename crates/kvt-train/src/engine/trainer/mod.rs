@@ -1,6 +1,6 @@
 //! The loop: `batch -> loss -> gradients -> clip -> optimizer -> ema -> event`, epoch by epoch. The [`Task`] defines the training
-//! objective and the evaluation; one update is [`TrainState::start`], whose result the loop may receive one update late
-//! ([`Late`]).
+//! objective and the evaluation; one update is [`TrainState::start`] in `engine/update.rs`, whose result the loop may
+//! receive one update late ([`Late`]).
 
 mod analysis;
 mod evaluation;
