@@ -33,7 +33,12 @@ impl PairedT {
             half_width: None,
         };
         let pairs = difference.runs as f64;
-        let Some(spread) = difference.spread.filter(|spread| *spread > 0.0) else {
+        // The same differences, as 0.3 - 0.1 and 0.8 - 0.6, are not the same numbers: their spread is that of rounding.
+        let largest = differences
+            .iter()
+            .fold(0.0_f64, |all, one| all.max(one.abs()));
+        let rounding = 1e-12 + 1e-9 * largest;
+        let Some(spread) = difference.spread.filter(|spread| *spread > rounding) else {
             return Some(test);
         };
         let Ok(student) = StudentsT::new(0.0, 1.0, pairs - 1.0) else {
@@ -180,6 +185,9 @@ mod tests {
         assert_eq!((one.difference.mean, one.t, one.p), (0.5, None, None));
         let same = PairedT::of(&[0.25, 0.25]).unwrap();
         assert_eq!((same.p, same.half_width), (None, None));
+        let same = PairedT::of(&[0.3 - 0.1, 0.8 - 0.6]).unwrap();
+        assert!(same.difference.spread.unwrap() > 0.0);
+        assert_eq!((same.t, same.p, same.half_width), (None, None, None));
         // No image distinguishes the models.
         assert_eq!(mcnemar([0, 0]), 1.0);
     }
