@@ -184,7 +184,7 @@ impl Runs {
         chosen.collect()
     }
 
-    /// The first cell of a row whose run has a folder, which says more than its configuration; else the first one. Finished or not.
+    /// The first cell of a row whose run has a folder, which knows the classes; without one, the first cell. Finished or not.
     pub(crate) fn cell(&self, row: &str) -> Option<&Cell> {
         let own = self.sweep.cells.iter().filter(|cell| cell.name == row);
         own.min_by_key(|cell| RunDir::open(cell.dir()).is_err())

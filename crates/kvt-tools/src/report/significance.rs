@@ -13,7 +13,7 @@ use super::Statistic;
 pub struct PairedT {
     /// Mean difference, its sample standard deviation and the number of pairs.
     pub difference: Statistic,
-    /// The mean divided by its standard error; `None` where all differences are the same.
+    /// The mean divided by its standard error; `None`, as the next two, of one difference, or where all are the same but for rounding.
     pub t: Option<f64>,
     /// Two-sided p value, in [0, 1].
     pub p: Option<f64>,
@@ -188,6 +188,9 @@ mod tests {
         let same = PairedT::of(&[0.3 - 0.1, 0.8 - 0.6]).unwrap();
         assert!(same.difference.spread.unwrap() > 0.0);
         assert_eq!((same.t, same.p, same.half_width), (None, None, None));
+        // By hand: t = 0.26 / 0.02 with one degree of freedom, for which p = 1 - 2 atan(13) / pi.
+        let near = PairedT::of(&[0.24, 0.28]).unwrap();
+        assert!((near.p.unwrap() - 0.048_874_5).abs() < 1e-6);
         // No image distinguishes the models.
         assert_eq!(mcnemar([0, 0]), 1.0);
     }

@@ -143,9 +143,9 @@ pub fn pairs_markdown(pairs: &[PairRow], metric: Metric) -> String {
     });
     Table::new(header.split(','), rows).markdown(&[0, 3])
         + "\nDifferences seed by seed: mean ± sample standard deviation, the 95 % confidence interval of the mean and the p value of \
-            a paired t test. The counts are of validation images that the first and the second model alone get right after the \
-            last epoch, with the p value of McNemar's exact test: whether these two networks differ, not whether other seeds \
-            would.\n"
+            a paired t test; differences that are all the same have no test. The counts are of validation images that the first and the \
+            second model alone get right after the last epoch, with the p value of McNemar's exact test: whether these two networks \
+            differ, not whether other seeds would.\n"
 }
 
 /// The pairs as CSV.

@@ -1,4 +1,4 @@
-//! Top-1 and top-5 accuracy of a batch, which `task/evaluate.rs` adds up.
+//! Top-1 and top-5 accuracy, counted image by image by `task/evaluate.rs`, and batch by batch by the linear evaluation.
 
 /// Number of images of a batch that were classified correctly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -38,6 +38,9 @@ const STATE: &str = "state.json";
 const LAST: &str = "last";
 const BEST: &str = "best";
 
+/// How many newer checkpoints are tried in place of one that was deleted: a slow reader ends, too.
+const NEWER: usize = 10;
+
 /// The folder of a run's checkpoints. Only the process that holds the run's lock may call [`save`](Self::save) and
 /// [`settle`](Self::settle).
 #[derive(Debug, Clone)]
@@ -149,7 +152,7 @@ impl Checkpoints {
                 names: self.names()?.iter().map(ToString::to_string).collect(),
             }),
             Which::Path(path) => Checkpoint::load(path).map(|checkpoint| (checkpoint, None)),
-            Which::Best => match self.pointed(BEST)? {
+            Which::Best => match self.pointed(BEST, Checkpoint::load)? {
                 Some(best) => Ok((best, None)),
                 None => Err(self.none(BEST)),
             },
@@ -244,21 +247,28 @@ impl Checkpoints {
         }
     }
 
-    /// The checkpoint that a pointer file names; `None` if there is no such file. One that is deleted while it is read, because a
-    /// run that is still being trained has a newer one, gives way to that.
-    fn pointed(&self, pointer: &str) -> Result<Option<Checkpoint>, RunError> {
-        let mut next = self.pointer(pointer)?;
-        while let Some(name) = next {
-            let found = Checkpoint::load(&self.folder.join(&name));
-            if found.is_ok() {
+    /// The checkpoint that a pointer file names, by `load`; `None` if there is no such file. One that is deleted while it is loaded,
+    /// because a run that is still being trained has a newer one, gives way to that.
+    fn pointed(
+        &self,
+        pointer: &str,
+        mut load: impl FnMut(&Path) -> Result<Checkpoint, RunError>,
+    ) -> Result<Option<Checkpoint>, RunError> {
+        let Some(mut name) = self.pointer(pointer)? else {
+            return Ok(None);
+        };
+        let mut newer = NEWER;
+        loop {
+            let found = load(&self.folder.join(&name));
+            if found.is_ok() || newer == 0 {
                 return found.map(Some);
             }
-            next = self.pointer(pointer)?;
-            if next.as_ref() == Some(&name) {
-                return found.map(Some);
+            newer -= 1;
+            match self.pointer(pointer)? {
+                Some(next) if next != name => name = next,
+                _ => return found.map(Some),
             }
         }
-        Ok(None)
     }
 
     /// The names in the folder; none before the first checkpoint.

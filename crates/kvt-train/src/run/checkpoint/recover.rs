@@ -161,7 +161,7 @@ impl Checkpoints {
     }
 
     pub(super) fn load_last(&self) -> Result<(Checkpoint, Option<String>), RunError> {
-        let error = match self.pointed(LAST) {
+        let error = match self.pointed(LAST, Checkpoint::load) {
             Ok(Some(checkpoint)) => return Ok((checkpoint, None)),
             Ok(None) => self.none(LAST),
             Err(error) => error,

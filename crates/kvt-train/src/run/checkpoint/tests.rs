@@ -74,28 +74,34 @@ fn last_and_best_are_kept_and_the_others_deleted() {
 
 /// Each save deletes the checkpoint before it, which is both `last` and `best`.
 #[test]
-fn a_checkpoint_is_read_while_a_run_goes_on() {
-    let (_folder, checkpoints) = setup();
-    save(&checkpoints, 1, true);
-    let writer = checkpoints.clone();
-    let saved = std::thread::spawn(move || {
-        for step in 2..=100 {
-            save(&writer, step, true);
-        }
-    });
-    let mut latest = 1;
-    while !saved.is_finished() {
-        for which in [Which::Last, Which::Best] {
-            let (checkpoint, warning) = checkpoints.load(which).unwrap();
-            assert_eq!(warning, None);
-            let step = checkpoint.state().unwrap();
-            // `best` is moved before `last`.
-            assert!(step + 1 >= latest, "{step} after {latest}");
-            latest = latest.max(step);
-        }
+fn a_checkpoint_that_a_run_replaces_meanwhile_gives_way_to_the_newer_one() {
+    for pointer in [LAST, BEST] {
+        let (_folder, checkpoints) = setup();
+        save(&checkpoints, 1, true);
+        let mut tried = Vec::new();
+        let mut replaced_until = |last: u64| {
+            tried.clear();
+            let found = checkpoints.pointed(pointer, |path| {
+                let step = Name::parse(path.file_name().unwrap().to_str().unwrap())
+                    .unwrap()
+                    .step;
+                tried.push(step);
+                if step < last {
+                    save(&checkpoints, step + 1, true);
+                }
+                Checkpoint::load(path)
+            });
+            let step = found.map(|found| found.unwrap().state::<u64>().unwrap());
+            (step.ok(), tried.clone())
+        };
+        assert_eq!(replaced_until(1), (Some(1), vec![1]));
+        assert_eq!(replaced_until(3), (Some(3), vec![1, 2, 3]));
+        // It ends, even if each is replaced.
+        assert_eq!(replaced_until(100), (None, (3..=13).collect()));
+        // One that is broken, and that nothing replaces.
+        fs::remove_file(checkpoints.folder.join("step-00000014/model")).unwrap();
+        assert_eq!(replaced_until(14), (None, vec![14]));
     }
-    saved.join().unwrap();
-    assert_eq!(load(&checkpoints, Which::Best), (100, None));
 }
 
 #[test]
