@@ -72,6 +72,8 @@ impl Item {
 /// What an item computed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
+    /// What the results say, for the top of the page, as Markdown; empty if nothing is said there.
+    pub(crate) verdict: String,
     /// All numbers, with a header.
     pub(crate) csv: String,
     /// A figure of them.
@@ -90,10 +92,15 @@ impl Outcome {
         found: String,
     ) -> Result<Self, ReproduceError> {
         Ok(Self {
+            verdict: String::new(),
             csv,
             svg: svg.map_err(ReproduceError::Draw)?,
             found,
             files: Vec::new(),
         })
+    }
+    /// The same with a verdict.
+    pub(crate) fn that_says(self, verdict: String) -> Self {
+        Self { verdict, ..self }
     }
 }

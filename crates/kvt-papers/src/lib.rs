@@ -18,6 +18,7 @@ mod runs;
 mod scram;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -262,8 +263,12 @@ fn page(item: &Item, order: &Order, outcome: &Outcome) -> String {
     } else {
         format!("![{title}]({name}.svg)")
     };
+    let verdict = match outcome.verdict.trim() {
+        "" => String::new(),
+        says => format!("{says}\n\n"),
+    };
     format!(
-        "# {title}\n\nMade by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
+        "# {title}\n\n{verdict}Made by `{command}`; all numbers are in [{name}.csv]({name}.csv).\n\n\
          ## What the paper states\n\n{}\n\n## What was computed\n\n{}\n\n{figure}\n",
         item.stated.trim(),
         outcome.found.trim(),

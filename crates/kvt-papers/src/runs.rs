@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::configs::Configs;
+use super::verdict::verdict;
 use super::{Item, Order, ReproduceError, Version, Watch};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{
@@ -224,6 +225,11 @@ impl Runs {
     /// The tests of the declared pairs.
     pub(crate) fn pairs(&self, metric: Metric) -> Vec<PairRow> {
         pairs(&self.sweep, &self.found, metric)
+    }
+
+    /// What the tests of the declared pairs say together.
+    pub(crate) fn verdict(&self, metric: Metric) -> String {
+        verdict(&self.pairs(metric), metric)
     }
 
     /// What follows a table on its page: tests, then images, epochs and seeds, then the exact command of each cell.

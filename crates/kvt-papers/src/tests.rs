@@ -66,6 +66,7 @@ const HALF: Item = Item {
     make: Make::Alone(|_, watch| {
         watch.progress(1, 1);
         Ok(Outcome {
+            verdict: "**Half is 0.5.**\n\n".to_owned(),
             csv: "a\n0.5\n".to_owned(),
             svg: "<svg/>".to_owned(),
             found: table(["a", "b"], [["x", "0.5"].map(str::to_owned)]),
@@ -105,7 +106,7 @@ fn all_files_are_written_or_none() {
     );
     let page = fs_err::read_to_string(&paths[2]).unwrap();
     assert!(
-        page.starts_with("# Half\n\nMade by `kvt reproduce half`"),
+        page.starts_with("# Half\n\n**Half is 0.5.**\n\nMade by `kvt reproduce half`"),
         "{page}"
     );
     assert!(page.contains(

@@ -51,7 +51,8 @@ fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, Reprodu
             panels.push((panel, stride1));
         }
     }
-    Outcome::of(csv(&panels), svg(&panels), found(&panels, runs, order))
+    let outcome = Outcome::of(csv(&panels), svg(&panels), found(&panels, runs, order))?;
+    Ok(outcome.that_says(verdicts(&panels)))
 }
 
 /// The points of a panel, whose runs are called `<key>-k...`, sorted by the share of kept keys, and its dense model last.
@@ -179,13 +180,16 @@ fn verdict(name: &str, points: &[Point]) -> Option<String> {
     Some(text + "\n\n")
 }
 
-fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String {
+fn verdicts(panels: &[(&Sweep, Vec<Point>)]) -> String {
     let verdicts = panels.iter().filter_map(|(panel, points)| {
         let first = points.first()?;
         verdict(&title(panel, &first.row), points)
     });
-    let mut text: String = verdicts.collect();
-    text += &format!(
+    verdicts.collect()
+}
+
+fn found(panels: &[(&Sweep, Vec<Point>)], runs: &Runs, order: &Order) -> String {
+    let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent. The picture shows the last epoch by the share of the keys that a query \
          keeps, its mean over the stages, with bars of one standard deviation over the seeds; the dashed line is dense attention. \
          Differences are paired by seed, with the half width of the 95 % interval. The best k was chosen after the fact, which \

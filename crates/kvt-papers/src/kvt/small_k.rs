@@ -54,7 +54,8 @@ fn compute(runs: &Runs, order: &Order, watch: &dyn Watch) -> Result<Outcome, Rep
     let device = measure(&mut rows, runs, order, watch)?;
     let measured = measured(&rows, device.as_deref());
     let found = found(&rows, &measured, runs, order);
-    Outcome::of(csv(&rows), svg(&rows), found)
+    let outcome = Outcome::of(csv(&rows), svg(&rows), found)?;
+    Ok(outcome.that_says(verdict(&rows)))
 }
 
 fn row(name: &str, runs: &Runs) -> Result<Row, ReproduceError> {
@@ -155,18 +156,22 @@ fn dense(rows: &[Row]) -> Option<&Row> {
     rows.iter().find(|row| row.name == "dense")
 }
 
-fn found(rows: &[Row], measured: &str, runs: &Runs, order: &Order) -> String {
-    let beside = |row: &Row| dense(rows).and_then(|dense| row.beside(dense));
+/// What the smallest k costs and saves.
+fn verdict(rows: &[Row]) -> String {
     let smallest = rows.iter().filter(|row| row.name != "dense");
-    let mut smallest = smallest.filter_map(|row| Some((row, beside(row)?)));
-    let mut text = smallest.next().map_or_else(String::new, |(row, values)| {
+    let mut smallest = smallest.filter_map(|row| Some((row, row.beside(dense(rows)?)?)));
+    smallest.next().map_or_else(String::new, |(row, values)| {
         let [share, points] = values;
         format!(
-            "**Beside dense attention the smallest finished k, {}, has {points} points of top-1, and takes {share} of the time.**\n\n",
+            "**Beside dense attention the smallest finished k, {}, has {points} points of top-1, and takes {share} of the time.**",
             row.kept
         )
-    });
-    text += &format!(
+    })
+}
+
+fn found(rows: &[Row], measured: &str, runs: &Runs, order: &Order) -> String {
+    let beside = |row: &Row| dense(rows).and_then(|dense| row.beside(dense));
+    let mut text = format!(
         "Our runs at scale `{}`. {measured}Differences are paired by seed, with the half width of the 95 % interval. The picture has a line \
          for each k through its epochs, with a bar of one standard deviation over the seeds at the end.\n\n",
         order.scale

@@ -53,11 +53,12 @@ fn sweep(item: &Item, order: &Order) -> Result<Sweep, ReproduceError> {
 
 fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let rows = rows(runs, order.version)?;
-    Outcome::of(
+    let outcome = Outcome::of(
         csv(&rows, order.version),
         svg(&rows),
         found(&rows, runs, order),
-    )
+    )?;
+    Ok(outcome.that_says(runs.verdict(Metric::TOP1)))
 }
 
 /// Whether a row of a sweep belongs to a system that a version lacks.

@@ -29,7 +29,8 @@ pub(crate) const ITEM: Item = Item {
 };
 
 fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
-    Outcome::of(csv(runs, order), svg(runs, order), found(runs, order))
+    let outcome = Outcome::of(csv(runs, order), svg(runs, order), found(runs, order))?;
+    Ok(outcome.that_says(verdicts(runs, order)))
 }
 
 /// The numbers of finished epochs, one for each row.
@@ -165,8 +166,7 @@ fn convergence(tests: &[(u32, PairedT)], last: u32) -> String {
 }
 
 fn found(runs: &Runs, order: &Order) -> String {
-    let mut text = verdicts(runs, order);
-    text += &format!(
+    let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent after each number of finished epochs. The last column is k-NN minus dense, \
          seed by seed, with the half width of its 95 % interval and the p value of a paired t test.\n",
         cited(order.version, "Table 2"),

@@ -2,9 +2,10 @@
 
 use super::paper::{Dense, TABLE4};
 use super::{bars, cited, fields, keys, ours, percent, short};
+use crate::verdict::verdict;
 use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::Statistic;
-use kvt_tools::sweep::{Cell, pairs_markdown};
+use kvt_tools::sweep::{Cell, PairRow, pairs_markdown};
 use kvt_train::run::{Metric, RunDir};
 use kvt_train::table::{Table, cells, or_empty};
 use kvt_train::task::{DenseSize, TaskKind};
@@ -111,7 +112,20 @@ pub(crate) const ITEM: Item = Item {
 
 fn compute(runs: &Runs, order: &Order, _: &dyn Watch) -> Result<Outcome, ReproduceError> {
     let rows = rows(runs)?;
-    Outcome::of(csv(&rows), svg(&rows), found(&rows, runs, order))
+    let outcome = Outcome::of(csv(&rows), svg(&rows), found(&rows, runs, order))?;
+    let verdicts = HALVES.iter();
+    let verdicts = verdicts.map(|half| verdict(&half.pairs(runs), half.metrics[0]));
+    Ok(outcome.that_says(verdicts.collect()))
+}
+
+impl Half {
+    /// The tests of its rows by the paper's metric.
+    fn pairs(&self, runs: &Runs) -> Vec<PairRow> {
+        let mut pairs = runs.pairs(self.metrics[0]);
+        let is_own = |row: &String| ITEM.is_in(row, self.part);
+        pairs.retain(|pair| pair.names.iter().all(is_own));
+        pairs
+    }
 }
 
 fn rows(runs: &Runs) -> Result<Vec<Row>, ReproduceError> {
@@ -218,9 +232,7 @@ fn part(half: &Half, rows: &[Row], runs: &Runs) -> String {
         none if none.is_empty() => "No run of this half is finished.".to_owned(),
         all => format!("Seeds of this half: {}.", all.join("; ")),
     };
-    let mut tests = runs.pairs(first);
-    tests.retain(|pair| pair.names.iter().all(|row| ITEM.is_in(row, half.part)));
-    let tests = match pairs_markdown(&tests, first) {
+    let tests = match pairs_markdown(&half.pairs(runs), first) {
         none if none.is_empty() => none,
         all => format!("\n#### Is it chance?\n\n{all}"),
     };

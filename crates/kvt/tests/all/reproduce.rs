@@ -293,6 +293,7 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
     let folder = "runs/reproduce/table3/cifar-short";
     let page = workspace.read(&format!("{folder}/table3.md"));
     for text in [
+        "\n\n**By top-1, ",
         "Made by `kvt reproduce table3 --data DATA --scale cifar-short`;",
         "| dense, t = 0.05 | crash | crash | (n = 2) |\n",
         "| dense, t = 0.1 | crash |  |  |\n",
@@ -332,10 +333,15 @@ fn a_table_of_runs_has_crashes_and_empty_cells() {
 fn every_item_of_runs_makes_its_files() {
     let workspace = Workspace::with_data(6, 4);
     tiny_items(&workspace);
-    for (name, version, expected) in [
-        ("table1", "v1", "| DeiT-Tiny | k-NN |"),
-        ("table2", "eccv", "### DeiT-S\n"),
-        ("fig1", "eccv", "| dense | 1.00 |  | "),
+    for (name, version, says, expected) in [
+        ("table1", "v1", "**By top-1, ", "| DeiT-Tiny | k-NN |"),
+        ("table2", "eccv", "**DeiT-S, 2 seeds: ", "### DeiT-S\n"),
+        (
+            "fig1",
+            "eccv",
+            "**DeiT-Tiny: the best of 2 is ",
+            "| dense | 1.00 |  | ",
+        ),
     ] {
         let out = format!("out/{name}");
         let item = [
@@ -372,6 +378,9 @@ fn every_item_of_runs_makes_its_files() {
             "{page}"
         );
         assert!(page.contains("seeds 3, 4"), "{page}");
+        // What the runs say comes first.
+        let first = page.split("\n\n").nth(1);
+        assert!(first.unwrap().starts_with(says), "{page}");
         let mut files = workspace.entries(&out);
         files.sort();
         assert_eq!(

@@ -231,6 +231,7 @@ fn table_4_is_made_of_runs() {
     let folder = "runs/reproduce/table4/shapes-short";
     let page = workspace.read(&format!("{folder}/table4.md"));
     for text in [
+        "dense and with k-NN attention\n\n**By mIoU, ",
         "Made by `kvt reproduce table4 --scale shapes-short --only upernet`;",
         "Seeds of this half: swin-dense 3, 4; swin-knn 3, 4.\n",
         "No run of this half is finished.\n",
