@@ -168,7 +168,7 @@ fn convergence(tests: &[(u32, PairedT)], last: u32) -> String {
 fn found(runs: &Runs, order: &Order) -> String {
     let mut text = format!(
         "{}, beside our runs at scale `{}`: top-1 in percent after each number of finished epochs. The last column is k-NN minus dense, \
-         seed by seed, with the half width of its 95 % interval and the p value of a paired t test.\n",
+         seed by seed: mean ± standard deviation, and in brackets half the width of the 95 % interval and the p value of a paired t test.\n",
         cited(order.version, "Table 2"),
         order.scale
     );
