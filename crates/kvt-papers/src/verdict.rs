@@ -4,8 +4,8 @@ use kvt_tools::report::{PairedT, Statistic, difference_text, interval_text};
 use kvt_tools::sweep::PairRow;
 use kvt_train::run::Metric;
 
-/// How sure a difference must be, before the correction for the number of tests.
-const LEVEL: f64 = 0.05;
+/// Below which p value a difference counts, before the correction for the number of tests.
+pub(crate) const LEVEL: f64 = 0.05;
 
 /// Which rows can be told apart from their dense ones after the last epoch, by paired t tests at 5 % divided by their number
 /// (Bonferroni), which rows have no test, and which are above and below by the mean. Of pairs whose first row ends in `dense`, over the

@@ -2,6 +2,7 @@
 
 use super::paper::{FIG1, Sweep};
 use super::{bar, cited, fields, ours, paired, with_interval};
+use crate::verdict::LEVEL;
 use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::{PairedT, Statistic};
 use kvt_train::plot::{Axis, Chart, Line, Names, beside};
@@ -108,7 +109,7 @@ fn beside_dense(point: &Point, points: &[Point], among: usize) -> Option<String>
     let seeds = test.difference.runs;
     let level = or_empty((among > 1).then(|| format!(" at 5 % / {among}")));
     let verdict = match test.p {
-        Some(p) if p < 0.05 / among as f64 => format!("more than chance{level}"),
+        Some(p) if p < LEVEL / among as f64 => format!("more than chance{level}"),
         Some(_) => format!("undecided{level}"),
         None => "no interval".to_owned(),
     };

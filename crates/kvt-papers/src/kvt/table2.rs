@@ -2,6 +2,7 @@
 
 use super::paper::{Convergence, TABLE2, TABLE2_EPOCHS};
 use super::{cited, fields, ours, paired, percent};
+use crate::verdict::LEVEL;
 use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, table};
 use kvt_tools::report::{PairedT, difference_text};
 use kvt_tools::sweep::p_is;
@@ -111,7 +112,7 @@ fn convergence(tests: &[(u32, PairedT)], last: u32) -> String {
     let judged = judged.filter_map(|(epoch, test)| Some((*epoch, test.difference.mean, test.p?)));
     let judged: Vec<(u32, f64, f64)> = judged.collect();
     let count = judged.len();
-    let corrected = 0.05 / count as f64;
+    let corrected = LEVEL / count as f64;
     let ahead = |sign: f64, limit: f64| {
         let epochs = judged
             .iter()
@@ -120,7 +121,7 @@ fn convergence(tests: &[(u32, PairedT)], last: u32) -> String {
         epochs.join(", ")
     };
     let (knn, dense) = ("k-NN attention", "dense attention");
-    let [single, stay] = [0.05, corrected].map(|limit| [1.0, -1.0].map(|sign| ahead(sign, limit)));
+    let [single, stay] = [LEVEL, corrected].map(|limit| [1.0, -1.0].map(|sign| ahead(sign, limit)));
     let weak = |name: &str| {
         format!(
             "That is weak evidence that {name} converges faster: these are {count} tests of the same runs, and with Bonferroni's \
@@ -156,7 +157,7 @@ fn convergence(tests: &[(u32, PairedT)], last: u32) -> String {
         let name = if *mean > 0.0 { knn } else { dense };
         let state = match *p {
             p if p < corrected => format!("{name} is ahead there, at 5 % / {count} too"),
-            p if p < 0.05 => format!("{name} is ahead there, but not at 5 % / {count}"),
+            p if p < LEVEL => format!("{name} is ahead there, but not at 5 % / {count}"),
             _ => "neither is ahead there".to_owned(),
         };
         text +=
