@@ -8,7 +8,7 @@
 mod numbers;
 
 use burn::tensor::Tensor;
-use kvt_ops::Phase;
+use kvt_ops::{Phase, on_pool};
 
 pub use self::numbers::Update;
 use super::Processes;
@@ -188,13 +188,15 @@ impl<T: Task> TrainState<T> {
                 let (micro_batch_at, count) = (at.later(place), batch.len());
                 let phase = Phase::Train(micro_batch_at.forward_key(seed));
                 let (task, network) = (&mut self.task, &self.network);
-                let loss = round.within(|| task.loss(network, batch, micro_batch_at, phase))?;
+                let device = batch.views[0].device();
+                let loss =
+                    round.within(&device, || task.loss(network, batch, micro_batch_at, phase))?;
                 let (weighted, weight) = round.weighed(loss.clone(), count);
                 let scaled = match self.loss_scale {
                     Some(scale) => weighted * scale.factor(),
                     None => weighted,
                 };
-                let backward = round.within(|| scaled.backward());
+                let backward = round.within(&device, || scaled.backward());
                 let gradients = Gradients::take(backward, &self.network);
                 all.accumulator.add(gradients, weight);
                 all.losses.push((loss.inner(), count));
@@ -241,6 +243,7 @@ impl<T: Task> TrainState<T> {
         at: Position,
         settings: UpdateSettings,
     ) -> Result<Update, UpdateError> {
+        let device = summed.numbers.device();
         // The only place where the host waits for the device.
         let (values, passes) = (read(summed.numbers), summed.passes);
         let values = processes.losses(values, &passes.places, passes.micro_batches)?;
@@ -267,8 +270,10 @@ impl<T: Task> TrainState<T> {
         if let Some(max) = max_norm {
             gradients = gradients.clip_norm(update.grad_norm, max);
         }
-        let network = self.network.clone();
-        self.network = self.optimizer.step(network, gradients, settings.rates);
+        let (network, optimizer) = (self.network.clone(), &mut self.optimizer);
+        self.network = on_pool(&device, || {
+            optimizer.step(network, gradients, settings.rates)
+        });
         self.after_weights(processes, at, settings)?;
         self.loss_scale = self.loss_scale.map(LossScale::after_update);
         Ok(update)

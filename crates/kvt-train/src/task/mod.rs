@@ -98,9 +98,9 @@ pub enum TaskKind {
 ///
 /// In an update, the trainer calls, in this order: [`begin`](Self::begin), [`loss`](Self::loss) for each micro-batch,
 /// [`before_clip`](Self::before_clip), [`after_update`](Self::after_update).
-pub trait Task: Sized {
+pub trait Task: Sized + Send {
     /// The trained network: a classifier, or the student of self-supervised training with backbone and head.
-    type Network: Network;
+    type Network: Network + Sync;
     /// The target of an image: its class, or `()` if labels are not used.
     type Target: Send + 'static;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use kvt_models::Network;
-use kvt_ops::{Collective, Group, with_group};
+use kvt_ops::{Collective, Group, on_pool, with_group};
 
 use super::share::share_untrained;
 use crate::data::{DataError, DeviceBatch};
@@ -56,9 +56,13 @@ impl<T> Round<T> {
         self.counts.contains(&0)
     }
 
-    /// Runs the forward or backward pass of this process's micro-batch within the group.
-    pub(super) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
-        with_group(self.group.clone(), work)
+    /// Runs the forward or backward pass of this process's micro-batch within the group, if there are several processes, on the thread
+    /// that may communicate with them. Without them, a CPU works on it as in [`on_pool`].
+    pub(super) fn within<R: Send>(&self, device: &Device, work: impl FnOnce() -> R + Send) -> R {
+        match &self.group {
+            Some(group) => with_group(Some(group.clone()), work),
+            None => on_pool(device, work),
+        }
     }
 
     /// The loss of a micro-batch as its gradients are computed, and the number of images with which these enter the mean.

@@ -1,7 +1,7 @@
 //! A student learns what its own average says: DINO in small.
 
-use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
 
 use burn::module::{Module, Param};
 use burn::tensor::activation::{log_softmax, softmax};
@@ -96,13 +96,16 @@ pub(super) struct Distil {
     centre: Tensor<1>,
     /// The file of a checkpoint that holds it.
     pub(super) centre_file: &'static str,
+    /// The update whose loss is not a number, and what it was computed on.
+    fails: Option<(u64, Seen)>,
 }
 
+/// Tensors that a loss was computed on.
+pub(super) type Seen = Arc<Mutex<Vec<TensorData>>>;
+
 thread_local! {
-    /// The update whose loss is not a number.
-    pub(super) static FAILS_AT: Cell<Option<u64>> = const { Cell::new(None) };
-    /// What it was computed on.
-    pub(super) static SEEN: RefCell<Vec<TensorData>> = const { RefCell::new(Vec::new()) };
+    /// The update that fails in the runs that this thread starts.
+    pub(super) static FAILS: RefCell<Option<(u64, Seen)>> = const { RefCell::new(None) };
 }
 
 /// The lowest entropy is the best.
@@ -119,6 +122,7 @@ impl Distil {
             teacher: Some(Ema::new(student, [])),
             centre: Tensor::zeros([OUTPUTS], &device.clone().inner()),
             centre_file: "centre",
+            fails: FAILS.with_borrow(Clone::clone),
         }
     }
 
@@ -194,9 +198,10 @@ impl Task for Distil {
             .mean_dim(0)
             .squeeze_dim(0);
         self.centre = self.centre.clone() * 0.9 + mean * 0.1;
-        if FAILS_AT.get() == Some(at.step) {
+        let fails = self.fails.as_ref().filter(|(step, _)| *step == at.step);
+        if let Some((_, seen)) = fails {
             let views = batch.views.iter().map(|view| view.to_data());
-            SEEN.with_borrow_mut(|seen| seen.extend(views));
+            seen.lock().unwrap().extend(views);
             loss = loss * f64::NAN;
         }
         Ok(loss)

@@ -15,7 +15,7 @@ use kvt_train::splits::Splits;
 use kvt_train::task::{Setup, Task, Weights};
 use kvt_train::world::alone;
 
-use self::distil::{Distil, FAILS_AT, FEATURES, LAST_LAYER, OUTPUTS, SEEN};
+use self::distil::{Distil, FAILS, FEATURES, LAST_LAYER, OUTPUTS, Seen};
 use crate::support::{Killer, Workspace, read_weights, set, steps};
 
 /// Updates of an epoch: 18 images, two micro-batches of three at a time.
@@ -212,9 +212,11 @@ fn the_dump_is_what_the_step_saw() {
         workspace.write(&format!("data/train/{class}/003.png"), "no image");
     }
     let plan = plan(&workspace, "run", &["data.on_error=skip", "data.workers=2"]);
-    FAILS_AT.set(Some(4));
+    let seen = Seen::default();
+    FAILS.set(Some((4, seen.clone())));
     let run = train(&plan, Start::New, None);
-    let seen = SEEN.take();
+    FAILS.set(None);
+    let seen = seen.lock().unwrap();
     let error = run.end.unwrap_err();
     assert!(
         matches!(error, TrainError::NotFinite { step: 5, .. }),
@@ -225,7 +227,7 @@ fn the_dump_is_what_the_step_saw() {
     // Two micro-batches of two views.
     let names = ["images.0", "images.0.view.1", "images.1", "images.1.view.1"];
     assert_eq!((images.len(), seen.len()), (names.len(), names.len()));
-    for (name, seen) in names.iter().zip(&seen) {
+    for (name, seen) in names.iter().zip(&*seen) {
         let found = images.get(name).unwrap();
         assert_eq!(found.shape(), seen.shape(), "{name}");
         let floats = |data: &TensorData| data.try_to_vec::<f32>().unwrap();
