@@ -4,6 +4,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvt_train::config::load_plan;
+#[cfg(target_os = "linux")]
+use kvt_train::device::{Kind, automatic};
 use kvt_train::engine::{End, Session, Start};
 use kvt_train::run::{Event, Listener, RunError};
 use kvt_train::task::Classify;
@@ -46,6 +48,30 @@ fn a_signal_that_was_ignored_stays_ignored() {
     child.signal("HUP");
     child.signal("INT");
     child.wait_for_step(&workspace, last_step(&workspace) + 10);
+    child.signal("TERM");
+    assert_eq!(child.wait().code(), Some(143));
+}
+
+/// A GPU that `auto` only looks at is not opened: its thread, which the system knows by `DS` and the device's number, takes time from the
+/// training. A machine whose GPU `auto` takes has it open.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_that_is_not_used_has_no_thread() {
+    if automatic().is_none_or(|found| found.kind != Kind::Cpu) {
+        return;
+    }
+    let workspace = workspace();
+    let mut child = Running::start(&workspace, &[ENDLESS, "train.device=auto"]);
+    child.wait_for_step(&workspace, 5);
+    let tasks = fs_err::read_dir(format!("/proc/{}/task", child.0.id())).unwrap();
+    let names: Vec<String> = tasks
+        .filter_map(|task| fs_err::read_to_string(task.unwrap().path().join("comm")).ok())
+        .collect();
+    assert!(names.len() > 1, "{names:?}");
+    assert!(
+        !names.iter().any(|name| name.starts_with("DS")),
+        "{names:?}"
+    );
     child.signal("TERM");
     assert_eq!(child.wait().code(), Some(143));
 }
