@@ -17,8 +17,8 @@ pub struct Item {
     pub scales: &'static [Scale],
     /// The versions of the paper that have it; empty if there is only one version.
     pub versions: &'static [Version],
-    /// The parts that can be trained alone, each a sweep: the first is `<scale>.toml`, another one `<scale>-<part>.toml`, whose rows
-    /// have its name in theirs. Empty if it has only one.
+    /// The sweeps that can be trained alone: the first is `<scale>.toml`, another one `<scale>-<part>.toml`, whose rows have its name
+    /// in theirs. Empty if it has only one, of which rows can be trained alone.
     pub(crate) parts: &'static [&'static str],
     /// The metrics of its runs in `<name>-runs.csv`; empty if it has no such file.
     pub(crate) metrics: &'static [Metric],
@@ -62,8 +62,12 @@ impl Item {
         !self.scales.is_empty()
     }
 
-    /// Whether a row of its runs is in a part.
+    /// Whether a row of its runs is in a part: in a sweep, or where there is only one, among the rows whose names begin with these words.
     pub(crate) fn is_in(&self, row: &str, part: &str) -> bool {
+        if self.parts.is_empty() {
+            let rest = row.strip_prefix(part);
+            return rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        }
         let named = self.parts.iter().skip(1).find(|part| row.contains(*part));
         named.or(self.parts.first()) == Some(&part)
     }

@@ -120,14 +120,12 @@ fn refusal(
         return Some(reason);
     }
     let parts_are = quoted(parts.iter().copied());
+    // Where there is one sweep, its rows are the parts, which `planned` knows.
     if let Some(given) = &order.only
+        && !parts.is_empty()
         && !parts.contains(&given.as_str())
     {
-        let instead = match parts {
-            [] => "leave `--only` out".to_owned(),
-            _ => format!("`--only` can be {parts_are}"),
-        };
-        return Some(format!("has no part `{given}` to train alone: {instead}"));
+        return Some(no_part(given, &parts_are));
     }
     if !order.known.is_empty() && !item.takes_known {
         let reason = "shows more of its runs than the numbers of a table: it needs the runs themselves, without `--known`";
@@ -149,6 +147,11 @@ fn refusal(
             quoted(known.iter().map(|version| version.name()))
         ),
     })
+}
+
+/// Why a part cannot be trained alone, with those that can.
+fn no_part(given: &str, others: &str) -> String {
+    format!("has no part `{given}` to train alone: `--only` can be {others}")
 }
 
 /// The given options that have no effect on an item, for a message.

@@ -10,7 +10,7 @@ pub enum Scale {
     Paper,
     /// Small models on CIFAR-10, with the epochs and seeds that a comparison needs.
     Cifar,
-    /// The same in hours on two cores: fewer epochs, seeds or images.
+    /// The same in an hour or less on two cores: fewer epochs, seeds or images.
     #[default]
     CifarShort,
     /// Small models on generated scenes, with one seed.
@@ -79,7 +79,8 @@ pub struct Order {
     pub out: PathBuf,
     /// The folder of the runs; by default the one that their sweep names, so that existing runs are reused.
     pub runs: Option<PathBuf>,
-    /// The part to train, if not all; the page has the others, too, as far as they are finished.
+    /// The part to train, if not all: a sweep of several, or the first words of rows' names. The page has the others, too, as far as they
+    /// are finished.
     pub only: Option<String>,
     /// Tables of earlier sweeps, whose cells are not trained again.
     pub known: Vec<PathBuf>,

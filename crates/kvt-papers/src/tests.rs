@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use kvt_data::fs::TEMPORARY_PREFIX;
-use kvt_tools::sweep::SweepError;
+use kvt_tools::sweep::{Sweep, SweepError};
 use kvt_train::engine::Workload;
-use kvt_train::run::{Event, Listener, RunError};
+use kvt_train::run::{Event, Listener, Metric, RunError};
 
 /// Records what it receives.
 #[derive(Default)]
@@ -223,10 +223,8 @@ fn a_part_and_a_table_must_fit_the_item() {
         refused("table4", Scale::Shapes, only("half")).unwrap(),
         "`table4` has no part `half` to train alone: `--only` can be `upernet`, `mask_rcnn`"
     );
-    assert_eq!(
-        refused("table2", Scale::Cifar, only("half")).unwrap(),
-        "`table2` has no part `half` to train alone: leave `--only` out"
-    );
+    // Which rows there are its sweep says.
+    assert_eq!(refused("table2", Scale::Cifar, only("cvt")), None);
     let known = Order {
         known: vec!["runs.csv".into()],
         ..Order::default()
@@ -269,6 +267,113 @@ fn parts_are_told_by_their_rows() {
             assert!(parts.iter().all(|cells| *cells > 0), "{parts:?}");
             assert_eq!(parts.iter().sum::<usize>(), all.cells.len());
         }
+    }
+}
+
+/// Rows whose names begin with the words of a part are trained alone, with other seeds, too; the page keeps the others as they are.
+#[test]
+fn rows_are_parts_of_a_single_sweep() {
+    let of = |name: &str, only: &str, seeds| {
+        let order = Order {
+            only: Some(only.to_owned()),
+            seeds,
+            as_is: true,
+            ..Order::default()
+        };
+        planned(find(name).unwrap(), &order)
+    };
+    let labels = |sweep: &Sweep| {
+        let labels = sweep.cells.iter().map(|cell| cell.label());
+        labels.collect::<Vec<_>>().join(" ")
+    };
+    let [all, chosen] = of("table2", "cvt", Some(1)).unwrap();
+    assert_eq!(labels(&chosen), "cvt-dense-seed0 cvt-knn-seed0");
+    assert_eq!(all.cells.len(), 12 + 2 + 2);
+    assert!(all.cells.iter().all(|cell| {
+        cell.dir().ends_with(cell.label()) && cell.dir().starts_with("runs/reproduce/table2")
+    }));
+    let [_, chosen] = of("table2", "deit-small-knn", None).unwrap();
+    assert_eq!(chosen.cells.len(), 6);
+    // Words are whole.
+    let [_, chosen] = of("fig1", "deit-tiny-k4", None).unwrap();
+    assert_eq!(labels(&chosen), "deit-tiny-k4-seed0 deit-tiny-k4-seed1");
+    for part in ["deit-tiny-k", "half", ""] {
+        let error = of("table2", part, None).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "`table2` has no part `{part}` to train alone: `--only` can be the first words of `deit-small-dense`, \
+                 `deit-small-knn`, `cvt-dense`, `cvt-knn`, `t2t-dense`, `t2t-knn`"
+            )
+        );
+    }
+}
+
+/// A half precision in which the device is slower than in f32 gives way, unless it was asked for, or a run has begun in it.
+#[test]
+fn a_slow_precision_gives_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let configs = folder.path().join("reproduce").join("fig5");
+    fs_err::create_dir_all(&configs).unwrap();
+    let base = "[model]\nname = \"deit_tiny_patch16_224\"\n[data]\npath = \"nowhere\"\n[train]\nepochs = 5\ndevice = \"cpu\"\n";
+    fs_err::write(folder.path().join("base.toml"), base).unwrap();
+    let order = |set: &[&str]| Order {
+        configs: Some(folder.path().to_owned()),
+        runs: Some(folder.path().join("runs")),
+        data: Some(folder.path().to_owned()),
+        overrides: set.iter().map(|text| (*text).to_owned()).collect(),
+        ..Order::default()
+    };
+    let precision = |of: &str, order: &Order| {
+        let sweep = format!(
+            "set = [\"train.precision={of}\"]\n[[run]]\nname = \"dense\"\nconfig = \"../../base.toml\"\n"
+        );
+        fs_err::write(configs.join("cifar-short.toml"), sweep).unwrap();
+        let [all, _] = planned(find("fig5").unwrap(), order).unwrap();
+        let cell = &all.cells[0];
+        let own = cell.plan.train.precision.name();
+        // What the page shows.
+        let shown = cell.overrides.iter().rev();
+        let mut shown = shown.filter_map(|text| text.strip_prefix("train.precision="));
+        assert_eq!(shown.next(), Some(own));
+        own
+    };
+    // No CPU multiplies f16.
+    assert_eq!(precision("f16", &order(&[])), "f32");
+    assert_eq!(precision("f32", &order(&[])), "f32");
+    let bf16 = if kvt_ops::cpu_multiplies_bf16() {
+        "bf16"
+    } else {
+        "f32"
+    };
+    assert_eq!(precision("bf16", &order(&[])), bf16);
+    assert_eq!(precision("f16", &order(&["train.precision=f16"])), "f16");
+    // Nothing is trained.
+    let as_is = Order {
+        as_is: true,
+        ..order(&[])
+    };
+    assert_eq!(precision("f16", &as_is), "f16");
+    // An earlier table has one, too.
+    for own in ["f16", "f32"] {
+        let asked = order(&[&format!("train.precision={own}")]);
+        let [all, _] = planned(find("fig5").unwrap(), &asked).unwrap();
+        let table = folder.path().join("known.csv");
+        let csv = cells_csv(&all.cells, &all.found().unwrap(), &[Metric::TOP1]);
+        fs_err::write(&table, csv).unwrap();
+        let known = Order {
+            known: vec![table],
+            ..order(&[])
+        };
+        assert_eq!(precision("f16", &known), own);
+    }
+    let begun = order(&[]);
+    let run = folder.path().join("runs").join("runs").join("dense-seed0");
+    fs_err::create_dir_all(&run).unwrap();
+    for own in ["f16", "f32"] {
+        let text = format!("{base}precision = \"{own}\"\n");
+        fs_err::write(run.join("config.toml"), text).unwrap();
+        assert_eq!(precision("f16", &begun), own);
     }
 }
 

@@ -16,7 +16,7 @@ use kvt_papers::{ITEMS, Item, Order, Reproduced, Scale, Version, check, find, pl
 #[command(
     // `--version` is the version of the paper here.
     disable_version_flag = true,
-    after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short --dry-run\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short\n  kvt reproduce table4 --scale shapes --only mask_rcnn"
+    after_help = "Examples:\n  kvt reproduce list\n  kvt reproduce scram-fig2 --out figures\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short --dry-run\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short\n  kvt reproduce table2 --data data/cifar10 --scale cifar-short --only cvt\n  kvt reproduce table4 --scale shapes --only mask_rcnn"
 )]
 pub(super) struct Args {
     /// What is computed, by its name; `list` prints the names.
@@ -39,7 +39,8 @@ pub(super) struct Args {
     runs: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
-    /// Train one part of an item that has several, as `mask_rcnn` of `table4`; the page has the others as far as they are finished.
+    /// Train one part: the rows of an item whose names begin with these words, as `cvt` of `table2`, or one of several sweeps, as
+    /// `mask_rcnn` of `table4`. The page has the others as far as they are finished.
     #[arg(long, value_name = "PART")]
     only: Option<String>,
     /// A table `<item>-runs.csv` of an earlier result: the runs that are finished in it are not trained, and the page says which they
@@ -93,7 +94,7 @@ const SCALES: [(Scale, &str); 5] = [
     ),
     (
         Scale::CifarShort,
-        "The same in hours on two cores: fewer epochs, seeds or images",
+        "The same in an hour or less on two cores: fewer epochs, seeds or images",
     ),
     (
         Scale::Shapes,

@@ -103,7 +103,7 @@ impl Sweep {
         }
         let sweep = Self::load(path, overrides, output)?;
         Ok(match seeds {
-            Some(count) => sweep.with_seeds(count),
+            Some(count) => sweep.with_seeds(count, |_| true),
             None => sweep,
         })
     }
@@ -203,21 +203,24 @@ impl Sweep {
         Ok(self)
     }
 
-    /// The same sweep with `count` seeds for each row, counted up from its first one.
+    /// The same sweep with `count` seeds, counted up from its first one, for each row of which `is_meant` says so by its name.
     #[must_use]
-    pub fn with_seeds(self, count: u64) -> Self {
+    pub fn with_seeds(self, count: u64, is_meant: impl Fn(&str) -> bool) -> Self {
         let rows = grouped(self.cells.iter().map(|cell| (&cell.name, cell)));
-        let firsts = rows.iter().filter_map(|(_, cells)| cells.first().copied());
-        let cells = firsts
-            .flat_map(|first| {
-                (0..count).map(|offset| {
-                    let mut cell = first.clone();
-                    cell.plan.seed = first.plan.seed.saturating_add(offset);
-                    cell.plan.run.dir = self.output.join("runs").join(cell.label());
-                    cell
-                })
-            })
-            .collect();
+        let of_row = |(name, own): &(&String, Vec<&Cell>)| -> Vec<Cell> {
+            let Some(first) = own.first().filter(|_| is_meant(name)) else {
+                return own.iter().copied().cloned().collect();
+            };
+            let seeds = (0..count).map(|offset| {
+                let mut cell = (*first).clone();
+                cell.plan.seed = first.plan.seed.saturating_add(offset);
+                // The folder of the sweep that it came from.
+                cell.plan.run.dir.set_file_name(cell.label());
+                cell
+            });
+            seeds.collect()
+        };
+        let cells = rows.iter().flat_map(of_row).collect();
         Self { cells, ..self }
     }
 
