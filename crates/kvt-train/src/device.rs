@@ -305,11 +305,7 @@ fn enumerate(kind: Kind) -> Result<Vec<Device>, String> {
 /// Whether a device is emulated on the CPU, by the type of its adapter.
 #[cfg_attr(
     not(any(feature = "wgpu", feature = "vulkan", feature = "metal")),
-    expect(
-        unused_variables,
-        clippy::match_single_binding,
-        reason = "only these have software adapters"
-    )
+    expect(unused_variables, reason = "only these have software adapters")
 )]
 fn is_software(kind: Kind, device: &Device) -> bool {
     match kind {
