@@ -1,6 +1,6 @@
 //! A figure or table, and its results.
 
-use super::{Order, ReproduceError, Runs, Scale, Version, Watch, runs};
+use super::{Order, ReproduceError, Runs, Scale, Version, Watch, planned};
 use kvt_tools::sweep::Sweep;
 use kvt_train::run::Metric;
 
@@ -53,7 +53,7 @@ impl Item {
         metrics: &[],
         takes_known: false,
         takes_overrides: false,
-        sweep: runs::sweep,
+        sweep: planned::sweep,
         make: Make::Alone(|_, _| Ok(Outcome::default())),
     };
 

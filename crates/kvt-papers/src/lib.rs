@@ -14,6 +14,7 @@ mod fit;
 mod item;
 mod kvt;
 mod order;
+mod planned;
 mod runs;
 mod scram;
 #[cfg(test)]
@@ -29,8 +30,8 @@ use self::error::quoted;
 pub use self::item::Item;
 use self::item::{Make, Outcome};
 pub use self::order::{Order, Scale, Version};
+pub use self::planned::planned;
 use self::runs::Runs;
-pub use self::runs::planned;
 use kvt_data::fs::{check_writable, remove_leftovers, write_together};
 use kvt_data::text::shell;
 use kvt_tools::sweep::{Found, Watch, cells_csv};

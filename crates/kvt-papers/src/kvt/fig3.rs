@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use super::fig2;
 use super::inside::{ROWS, over_seeds};
 use crate::error::quoted;
-use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table};
+use crate::{
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, planned, table,
+};
 use kvt_tools::report::Statistic;
 use kvt_train::analysis::Measure;
 use kvt_train::error::TrainError;
@@ -33,7 +35,7 @@ pub(crate) const ITEM: Item = Item {
     scales: &[Scale::Paper, Scale::Cifar, Scale::CifarShort],
     versions: &[Version::Eccv],
     metrics: &[Metric::TOP1],
-    sweep: |_, order| runs::sweep(&fig2::ITEM, order),
+    sweep: |_, order| planned::sweep(&fig2::ITEM, order),
     make: Make::OfRuns(compute),
     ..Item::PLAIN
 };

@@ -4,7 +4,9 @@ use kvt_models::Summary;
 
 use super::paper::{CONV_NETS, System, TABLE1};
 use super::{bars, cited, fields, keys, ours, percent, short};
-use crate::{Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, runs, table};
+use crate::{
+    Item, Make, Order, Outcome, ReproduceError, Runs, Scale, Version, Watch, planned, table,
+};
 use kvt_tools::report::Statistic;
 use kvt_tools::sweep::{Cell, Found, Sweep};
 use kvt_train::run::{Metric, RunDir};
@@ -44,7 +46,7 @@ pub(crate) const ITEM: Item = Item {
 
 /// Without the systems that the version lacks.
 fn sweep(item: &Item, order: &Order) -> Result<Sweep, ReproduceError> {
-    let mut sweep = runs::sweep(item, order)?;
+    let mut sweep = planned::sweep(item, order)?;
     let is_in = |row: &str| !is_lacking(row, order.version);
     sweep.cells.retain(|cell| is_in(&cell.name));
     sweep.pairs.retain(|pair| pair.iter().all(|row| is_in(row)));
