@@ -29,34 +29,6 @@ pub(crate) fn par_map_copy<T: Send>(
     )
 }
 
-/// `rows` copies of a row, changed block by block, of `height` rows (at least 1), while the block is in the cache. `change` gets the values of a
-/// block and its number.
-pub(crate) fn par_map_rows(
-    row: &[f32],
-    rows: usize,
-    height: usize,
-    change: impl Fn(&mut [f32], usize) + Sync + Send,
-) -> Vec<f32> {
-    let height = height.max(1);
-    let numbers = (0..rows.div_ceil(height)).into_par_iter();
-    par_write_with(
-        rows * row.len(),
-        height * row.len(),
-        numbers,
-        || (),
-        |(), places, number| {
-            for place in places.chunks_exact_mut(row.len()) {
-                place.write_copy_of_slice(row);
-            }
-            #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-            // SAFETY: a block has whole rows, and every one has just been written.
-            let block = unsafe { places.assume_init_mut() };
-            change(block, number);
-            block
-        },
-    )
-}
-
 /// `len` new values, built part by part. `build` gets a part, filled with zeros on the same thread, and the part's
 /// item of `others`.
 pub(crate) fn par_build<V: Copy + Default + Send, T: Send>(
@@ -208,20 +180,6 @@ mod tests {
     #[should_panic(expected = "fewer values than places")]
     fn every_place_needs_a_value() {
         filled(&mut [MaybeUninit::uninit(); 3], [1.0, 2.0]);
-    }
-
-    #[test]
-    fn every_row_is_a_copy_and_every_block_changed_once() {
-        for (rows, height) in [(0, 3), (1, 3), (6, 3), (7, 3), (7, 100)] {
-            let values = par_map_rows(&[1.0, 2.0], rows, height, |block, number| {
-                for x in block {
-                    *x += 10.0 * number as f32;
-                }
-            });
-            let row = |row: usize| [1.0, 2.0].map(|x| x + 10.0 * (row / height) as f32);
-            let expected: Vec<f32> = (0..rows).flat_map(row).collect();
-            assert_eq!(values, expected);
-        }
     }
 
     #[test]

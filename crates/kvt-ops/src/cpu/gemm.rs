@@ -5,6 +5,9 @@ use std::ops::Range;
 pub(crate) use gemm::Parallelism;
 use rayon::prelude::*;
 
+use super::small;
+use crate::contiguous::cpu::transposed;
+
 /// A matrix in a slice: element `(i, j)` is at `i * strides[0] + j * strides[1]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T = f32> {
@@ -120,6 +123,10 @@ pub(crate) fn multiply(
     a: Matrix<'_>,
     b: Matrix<'_>,
 ) {
+    if small::is_small(a, b) {
+        assert_product(out.len(), stride, a, b);
+        return small::multiply(out, stride, write, factor, a, b);
+    }
     multiply_on(Parallelism::None, (out, stride), write, factor, a, b);
 }
 
@@ -132,7 +139,7 @@ pub(crate) fn multiply_on(
     a: Matrix<'_>,
     b: Matrix<'_>,
 ) {
-    assert_fits(out.len(), [a.shape[0], b.shape[1]], stride);
+    assert_product(out.len(), stride, a, b);
     #[expect(unsafe_code, reason = "`gemm` takes pointers")]
     // SAFETY: checked above; `out` is borrowed mutably and initialised.
     unsafe {
@@ -175,6 +182,11 @@ fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
 /// If the shapes do not match.
 pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     const ROWS: usize = 512;
+    if a.shape[1] > b.shape[1] {
+        // `gemm` is faster if the output has more columns than rows.
+        let shape = [b.shape[1], a.shape[1]];
+        return transposed(&product_over_rows(b, a), shape, shape[1]);
+    }
     let rows = a.shape[0];
     let parts = (rows / ROWS).clamp(1, 16);
     let part = rows.div_ceil(parts).max(1);
@@ -239,6 +251,11 @@ unsafe fn gemm(
             parallelism,
         );
     }
+}
+
+fn assert_product(len: usize, stride: usize, a: Matrix<'_>, b: Matrix<'_>) {
+    assert_eq!(a.shape[1], b.shape[0], "matrices that do not fit");
+    assert_fits(len, [a.shape[0], b.shape[1]], stride);
 }
 
 fn assert_fits(len: usize, [rows, columns]: [usize; 2], stride: usize) {

@@ -8,6 +8,7 @@ pub(crate) mod buffer;
 pub(crate) mod gemm;
 pub(crate) mod round;
 pub(crate) mod simd;
+mod small;
 pub(crate) mod softmax_row;
 pub(crate) mod weight;
 pub(crate) mod wide;

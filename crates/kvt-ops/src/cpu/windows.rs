@@ -35,33 +35,33 @@ impl Span {
 }
 
 /// A place for a value, which may hold nothing yet.
-pub(crate) trait Place: Sized {
-    fn put(&mut self, x: f32);
+pub(crate) trait Place<T>: Sized {
+    fn put(&mut self, x: T);
 
     /// Puts values into as many places.
-    fn copy(places: &mut [Self], values: &[f32]);
+    fn copy(places: &mut [Self], values: &[T]);
 }
 
-impl Place for f32 {
+impl<T: Copy> Place<T> for T {
     #[inline(always)]
-    fn put(&mut self, x: f32) {
+    fn put(&mut self, x: T) {
         *self = x;
     }
 
     #[inline(always)]
-    fn copy(places: &mut [Self], values: &[f32]) {
+    fn copy(places: &mut [Self], values: &[T]) {
         places.copy_from_slice(values);
     }
 }
 
-impl Place for MaybeUninit<f32> {
+impl<T: Copy> Place<T> for MaybeUninit<T> {
     #[inline(always)]
-    fn put(&mut self, x: f32) {
+    fn put(&mut self, x: T) {
         self.write(x);
     }
 
     #[inline(always)]
-    fn copy(places: &mut [Self], values: &[f32]) {
+    fn copy(places: &mut [Self], values: &[T]) {
         places.write_copy_of_slice(values);
     }
 }
@@ -132,7 +132,7 @@ impl Windows {
 
     /// The elements of an image channel's windows as columns, for some rows of positions: element `at` of each window
     /// from `at * stride` of `out` on, zeros outside the image. Every place is written.
-    pub(crate) fn unfold<T: Place>(
+    pub(crate) fn unfold<T: Place<f32>>(
         &self,
         rows: &Range<usize>,
         image: &[f32],
@@ -208,7 +208,7 @@ impl Windows {
 
 /// Copies every `stride`-th pixel.
 #[inline(always)]
-fn copy<T: Place>(out: &mut [T], pixels: &[f32], stride: usize) {
+fn copy<T: Place<f32>>(out: &mut [T], pixels: &[f32], stride: usize) {
     if stride == 1 {
         T::copy(out, &pixels[..out.len()]);
     } else {

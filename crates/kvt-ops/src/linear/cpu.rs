@@ -10,7 +10,7 @@ use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::{Kernel, Number};
-use crate::cpu::buffer::{par_map_copy, par_map_rows, tensor, values_of};
+use crate::cpu::buffer::{par_write_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, product, product_over_rows};
 use crate::cpu::weight::Weight;
 use crate::optional::Optional;
@@ -41,31 +41,31 @@ impl LinearOps for Flex {
             }
             residual => residual.map(contiguous),
         };
-        let [x, weight, bias] = [x, weight, bias].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
+        let [x, bias] = [x, bias].map(|tensor| prepared(tensor, dtype));
+        let weight = Stored::new(weight, dtype);
         let mut shape = x.shape();
         let rows = shape.num_elements() / inputs;
         let last = shape.num_dims() - 1;
         shape[last] = outputs;
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
-        let weight = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
-        let weight = Weight::for_rows(rows, weight);
+        let weight = Weight::for_rows(rows, weight.matrix());
         let blocks = weight.blocks(rows, inputs.max(outputs));
-        let add_product = |out: &mut [f32], number: usize| {
-            weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
-        };
-        let bias = values_of(&bias);
-        let out = match &residual {
-            None => par_map_rows(bias, rows, blocks.height, add_product),
-            Some(residual) => {
-                let (values, block) = (values_of(residual), blocks.height * outputs);
-                let numbers = (0..blocks.count).into_par_iter();
-                par_map_copy(values, block, numbers, |out, number| {
-                    add_to_rows(out, bias);
-                    add_product(out, number);
-                })
-            }
-        };
+        let (bias, block) = (values_of(&bias), blocks.height * outputs);
+        let residual = residual.as_ref().map(values_of);
+        let (len, numbers) = (rows * outputs, (0..blocks.count).into_par_iter());
+        let out = par_write_with(
+            len,
+            block,
+            numbers,
+            || (),
+            |(), out, number| {
+                let rows = blocks.rows(number, rows);
+                let range = rows.start * outputs..rows.end * outputs;
+                let residual = residual.map(|residual| &residual[range]);
+                weight.affine(blocks, out, x.rows(rows), bias, residual)
+            },
+        );
         cast::<Self>(tensor(out, shape), dtype)
     }
 
@@ -89,17 +89,21 @@ impl LinearOps for Flex {
             return burn_backward::<Self>(x, weight, grad, dtype, of_bias);
         }
         let (dtype, own) = (DType::from(dtype), weight.dtype());
-        let [weight, grad] = [weight, grad].map(|tensor| prepared(tensor, dtype));
         let [inputs, outputs] = weight.shape().dims();
+        let (weight, grad) = (Stored::new(weight, dtype), prepared(grad, dtype));
         let mut shape = grad.shape();
         let (rows, last) = (shape.num_elements() / outputs, shape.num_dims() - 1);
         shape[last] = inputs;
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
-        let w = Matrix::new(values_of(&weight), [inputs, outputs], outputs);
         let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
         let of_weight = x.map(|x| {
             let x = prepared(x, dtype);
             let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+            if weight.is_transposed {
+                let sums = product_over_rows(grads, x);
+                let sums = in_dtype(sums, Shape::new([outputs, inputs]));
+                return cast::<Self>(sums, own).permute(&[1, 0]);
+            }
             let sums = product_over_rows(x, grads);
             cast::<Self>(in_dtype(sums, Shape::new([inputs, outputs])), own)
         });
@@ -107,13 +111,49 @@ impl LinearOps for Flex {
             let sum = sum_of_rows(values_of(&grad), outputs);
             cast::<Self>(in_dtype(sum, Shape::new([outputs])), own)
         });
-        (in_dtype(product(grads, w.t()), shape), of_weight, of_bias)
+        let of_x = product(grads, weight.matrix().t());
+        (in_dtype(of_x, shape), of_weight, of_bias)
     }
 }
 
 /// Whether a tensor can be read in a product with bf16 numbers, and is not empty.
 fn fits_bf16(x: &FloatTensor<Flex>) -> bool {
     matches!(x.dtype(), DType::F32 | DType::BF16) && !is_empty(x)
+}
+
+/// A weight in f32 as it is in memory: contiguous, or the transpose of a contiguous one, such as that of a convolution of pixels, which
+/// is read as it is. Its gradient is then stored in the same way.
+struct Stored {
+    tensor: FloatTensor<Flex>,
+    is_transposed: bool,
+}
+
+impl Stored {
+    /// Of a weight `[inputs, outputs]`, rounded to a type.
+    fn new(weight: FloatTensor<Flex>, dtype: DType) -> Self {
+        let weight = to_f32::<Flex>(cast::<Flex>(weight, dtype));
+        let turned = weight.permute(&[1, 0]);
+        let is_transposed = turned.layout().is_contiguous();
+        let tensor = if is_transposed {
+            turned
+        } else {
+            contiguous(weight)
+        };
+        Self {
+            tensor,
+            is_transposed,
+        }
+    }
+
+    fn matrix(&self) -> Matrix<'_> {
+        let [rows, columns] = self.tensor.shape().dims();
+        let matrix = Matrix::new(values_of(&self.tensor), [rows, columns], columns);
+        if self.is_transposed {
+            matrix.t()
+        } else {
+            matrix
+        }
+    }
 }
 
 /// Rounded to a type, then contiguous in f32.
@@ -123,12 +163,6 @@ pub(crate) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<F
 
 fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
     tensor.shape().num_elements() == 0
-}
-
-pub(crate) fn add_to_rows(rows: &mut [f32], bias: &[f32]) {
-    for row in rows.chunks_exact_mut(bias.len()) {
-        add(row, bias);
-    }
 }
 
 /// The sum over the rows, `[width]`.

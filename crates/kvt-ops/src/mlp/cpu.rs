@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use super::{MlpOps, composed};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::bf16::{Added, Kernel, Right, Scratch, block_height, rows_of_product};
-use crate::cpu::buffer::{par_map_copy, par_write_with, tensor, tensor_of, values_in, values_of};
+use crate::cpu::buffer::{par_write_with, tensor, tensor_of, values_in, values_of};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::weight::Weight;
 use crate::gelu::{Curve, exact_bf16, gelu_in_place};
-use crate::linear::cpu::{add_to_rows, prepared};
+use crate::linear::cpu::prepared;
 
 impl MlpOps for Flex {
     fn gelu_mlp(
@@ -60,15 +60,23 @@ fn in_f32(
     let blocks = weight1.blocks(rows, inputs.max(hidden).max(outputs));
     let (values, block) = (values_of(residual), blocks.height * outputs);
     let numbers = (0..blocks.count).into_par_iter();
-    let out = par_map_copy(values, block, numbers, |out, number| {
-        let x = x.rows(blocks.rows(number, rows));
-        let mut middle = bias1.repeat(x.shape()[0]);
-        weight1.add_product(blocks, &mut middle, x);
-        gelu_in_place(&mut middle, Curve::Exact);
-        let middle = Matrix::new(&middle, [x.shape()[0], hidden], hidden);
-        add_to_rows(out, bias2);
-        weight2.add_product(blocks, out, middle);
-    });
+    let len = rows * outputs;
+    let out = par_write_with(
+        len,
+        block,
+        numbers,
+        || (),
+        |(), out, number| {
+            let rows = blocks.rows(number, rows);
+            let (x, values) = (x.rows(rows.clone()), &values[rows.start * outputs..]);
+            let mut middle = Box::new_uninit_slice(rows.len() * hidden);
+            let middle = weight1.affine(blocks, &mut middle, x, bias1, None);
+            gelu_in_place(middle, Curve::Exact);
+            let middle = Matrix::new(middle, [rows.len(), hidden], hidden);
+            let values = &values[..rows.len() * outputs];
+            weight2.affine(blocks, out, middle, bias2, Some(values))
+        },
+    );
     tensor(out, residual.shape())
 }
 

@@ -38,7 +38,7 @@ const fn case(
     }
 }
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 20] = [
     // A stem, groups of 3 x 3, single pixels of large and small maps, with stride and padding.
     case(2, [32, 32], [3, 8], 1, [7, 2, 3]),
     case(3, [28, 28], [4, 6], 2, [3, 1, 1]),
@@ -58,6 +58,7 @@ const CASES: [Case; 19] = [
     case(2, [10, 7], [2, 3], 1, [2, 3, 0]),
     case(2, [2, 3], [2, 3], 2, [5, 1, 2]),
     case(3, [2, 3], [2, 2], 1, [2, 2, 3]),
+    case(2, [4, 3], [2, 3], 1, [2, 1, 2]),
     // One channel, one position, one image.
     case(4, [6, 6], [1, 1], 1, [3, 1, 1]),
     case(2, [3, 3], [4, 5], 1, [3, 1, 0]),

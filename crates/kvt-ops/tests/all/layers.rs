@@ -3,7 +3,7 @@
 use burn::module::Param;
 use burn::nn::{LayerNorm, LayerNormConfig, LinearConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use kvt_ops::{Residual, gelu, layer_norm, linear, linear_add, square_sum};
+use kvt_ops::{Residual, gelu, layer_norm, linear, linear_add, linear_with, square_sum};
 use rayon::ThreadPoolBuilder;
 
 use kvt_testing::devices::{assert_close, devices, devices_of, tensor, values};
@@ -139,6 +139,39 @@ fn a_linear_layer_matches_burn() {
                 &expected,
             );
         }
+    }
+}
+
+/// As that of a convolution of pixels, whose transpose multiplies tokens.
+#[test]
+fn a_weight_stored_by_column_gives_the_same_output_and_gradients() {
+    let device = Device::flex().autodiff();
+    // More and fewer outputs than inputs, enough rows for a packed weight, and too few.
+    for (shape, outputs) in [
+        ([2, 37, 48], 33),
+        ([2, 700, 5], 40),
+        ([1, 3, 19], 7),
+        ([1, 30, 1], 1),
+    ] {
+        let run = |by_column: bool| {
+            let x = input(shape, 1, &device).require_grad();
+            let turn = |x: Tensor<2>| if by_column { x.transpose() } else { x };
+            let weight: Tensor<2> = input([1, shape[2], outputs], 2, &device).squeeze_dim(0);
+            let weight = turn(weight);
+            let stored = tensor(&values(weight.clone()), weight.dims(), &device).require_grad();
+            let bias: Tensor<1> = tensor(&vec![0.5; outputs], [outputs], &device).require_grad();
+            let out = linear_with(x.clone(), turn(stored.clone()), Some(bias.clone()));
+            let probe = input(out.dims(), 3, &device);
+            let grads = (out.clone() * probe).sum().backward();
+            let of_weight = turn(stored.grad(&grads).unwrap());
+            vec![
+                values(out),
+                values(x.grad(&grads).unwrap()),
+                values(of_weight),
+                values(bias.grad(&grads).unwrap()),
+            ]
+        };
+        compare(&format!("{shape:?}"), &run(true), &run(false));
     }
 }
 

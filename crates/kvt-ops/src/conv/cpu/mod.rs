@@ -8,10 +8,11 @@ use rayon::prelude::*;
 use super::{ConvOps, Settings};
 use crate::batch_norm::cpu::sums::{Layout, channel_sums};
 use crate::cast::{cast, to_f32};
-use crate::contiguous::cpu::contiguous;
+use crate::contiguous::cpu::{contiguous, transpose};
 use crate::cpu::buffer::{grown, par_build, par_build_with, tensor, values_of};
 use crate::cpu::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
 use crate::optional::Optional;
+use crate::window::Window;
 
 mod depthwise;
 mod geometry;
@@ -63,7 +64,15 @@ impl ConvOps for Flex {
         let dtype = x.dtype();
         let [weight, grad] = [weight, grad].map(|x| contiguous(to_f32::<Self>(x)));
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
-        let out = geometry.image_gradient(values_of(&weight), values_of(&grad));
+        let (w, grads) = (values_of(&weight), values_of(&grad));
+        let out = match settings.backwards() {
+            Some(backwards) if !geometry.is_depthwise() => {
+                let (flipped, shape) = geometry.flipped(w);
+                let geometry = Geometry::new(&grad.shape(), &shape, backwards);
+                geometry.forward(grads, &flipped, None)
+            }
+            _ => geometry.image_gradient(w, grads),
+        };
         cast::<Self>(tensor(out, x.shape()), dtype)
     }
 
@@ -81,7 +90,42 @@ impl ConvOps for Flex {
     }
 }
 
+impl Settings {
+    /// The convolution that makes the gradient of the image from that of the output, if it is one: windows that move pixel by pixel
+    /// reach every pixel equally often. It adds no columns to pixels, which takes longer than to copy pixels to columns.
+    fn backwards(self) -> Option<Self> {
+        let Window {
+            kernel,
+            stride,
+            padding,
+        } = self.window;
+        let room = kernel.checked_sub(1 + padding)?;
+        let window = Window {
+            padding: room,
+            ..self.window
+        };
+        (stride == 1 && kernel > 1).then_some(Self { window, ..self })
+    }
+}
+
 impl Geometry {
+    /// The kernels of the convolution that makes the gradient of the image: with inputs and outputs exchanged, and turned by 180 degrees.
+    fn flipped(&self, weight: &[f32]) -> (Vec<f32>, Shape) {
+        let (inputs, outputs, area) = (self.inputs, self.outputs, self.windows.area());
+        let mut flipped = Vec::with_capacity(weight.len());
+        for of_group in weight.chunks_exact((outputs * inputs * area).max(1)) {
+            for input in 0..inputs {
+                for of_output in of_group.chunks_exact(inputs * area) {
+                    let kernel = &of_output[input * area..][..area];
+                    flipped.extend(kernel.iter().rev());
+                }
+            }
+        }
+        let size = self.windows.size;
+        let shape = Shape::new([self.groups * inputs, outputs, size, size]);
+        (flipped, shape)
+    }
+
     /// The values of all images, `values` each. `fill` computes those of a strip, in the images of its block.
     fn by_strips(
         &self,
@@ -172,6 +216,7 @@ impl Geometry {
         let (groups, blocks, lines) = (self.groups, self.blocks(), self.lines());
         let of_group = self.outputs * lines;
         let len = groups * of_group;
+        let transposed = self.outputs < lines;
         let parts = PARTS
             .div_ceil(groups)
             .min(PART_VALUES / len)
@@ -185,24 +230,40 @@ impl Geometry {
             for strip in blocks.flat_map(|block| self.strips(block, group)) {
                 let grad = self.gradient(&mut scratch.outputs, grads, &strip);
                 let columns = self.columns(&mut scratch.columns, images, &strip);
-                let out = (&mut *out, lines);
-                multiply_on(threads, out, Write::Add, 1.0, grad, columns.t());
+                // The product makes rows of the columns of its second factor, which takes longer than the product itself
+                // where the other one has few rows: so the smaller is second.
+                let (a, b) = if transposed {
+                    (columns, grad)
+                } else {
+                    (grad, columns)
+                };
+                let out = (&mut *out, b.shape()[0]);
+                multiply_on(threads, out, Write::Add, 1.0, a, b.t());
             }
         };
         let sums = par_build_with(parts * len, of_group, numbers, Scratch::default, add);
-        if parts == 1 {
-            return sums;
+        let sum = if parts > 1 { added(&sums, len) } else { sums };
+        if !transposed {
+            return sum;
         }
-        const VALUES: usize = 4096;
-        let starts = (0..len.div_ceil(VALUES)).into_par_iter();
-        par_build(len, VALUES, starts, |out: &mut [f32], number| {
-            for part in sums.chunks_exact(len) {
-                for (out, x) in out.iter_mut().zip(&part[number * VALUES..]) {
-                    *out += x;
-                }
-            }
+        let shape = [lines, self.outputs];
+        par_build(len, of_group, (0..groups).into_par_iter(), |out, group| {
+            transpose(out, lines, &sum[group * of_group..], shape, self.outputs);
         })
     }
+}
+
+/// The sum of parts of `len` values.
+fn added(parts: &[f32], len: usize) -> Vec<f32> {
+    const VALUES: usize = 4096;
+    let starts = (0..len.div_ceil(VALUES)).into_par_iter();
+    par_build(len, VALUES, starts, |out: &mut [f32], number| {
+        for part in parts.chunks_exact(len) {
+            for (out, x) in out.iter_mut().zip(&part[number * VALUES..]) {
+                *out += x;
+            }
+        }
+    })
 }
 
 /// Adds the bias of a channel, if there is one, to its values.

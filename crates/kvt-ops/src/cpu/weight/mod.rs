@@ -1,14 +1,17 @@
-//! Products of rows with the weight of a layer, added to an output block by block.
+//! Products of rows with the weight of a layer, with a bias and a residual, block by block.
 //!
-//! On CPUs with AVX-512 the weight is packed once, for all blocks, in panels of 32 columns, and a kernel adds tiles of up to 12
+//! On CPUs with AVX-512 the weight is packed once, for all blocks, in panels of 32 columns, and a kernel makes tiles of up to 12
 //! rows; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each block.
 
+use std::borrow::Cow;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::buffer::par_build;
 use super::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
+use crate::contiguous::cpu::{transpose, transposed};
 use kernel::Kernel;
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_kernel.rs")]
@@ -26,16 +29,22 @@ const HEIGHT: usize = 12;
 /// Maximum number of values in the widest rows of a block: they stay in the cache of a core until the block is done.
 const BLOCK: usize = 96 * 1024;
 
-/// The weight of a layer, `[inputs, outputs]`.
+/// The weight of a layer, `[inputs, outputs]`, whose rows or columns are adjacent values.
 pub(crate) enum Weight<'a> {
     Packed(Panels),
-    Plain(Matrix<'a>),
+    /// The values row by row, and the shape.
+    Plain(Cow<'a, [f32]>, [usize; 2]),
 }
+
+/// A row of a panel, in whole lines of the cache: one that straddles a line takes two reads.
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([f32; WIDTH]);
 
 /// A matrix in panels of columns; missing columns are zeros.
 pub(crate) struct Panels {
     kernel: Kernel,
-    values: Vec<[f32; WIDTH]>,
+    values: Vec<Line>,
     shape: [usize; 2],
 }
 
@@ -66,7 +75,13 @@ impl<'a> Weight<'a> {
     fn on(kernel: Option<Kernel>, matrix: Matrix<'a>) -> Self {
         match kernel {
             Some(kernel) => Self::Packed(Panels::new(kernel, matrix)),
-            None => Self::Plain(matrix),
+            // Columns become rows once, and not for each block.
+            None if matrix.strides()[1] != 1 => {
+                let columns = matrix.t();
+                let values = transposed(columns.values(), columns.shape(), columns.strides()[0]);
+                Self::Plain(values.into(), matrix.shape())
+            }
+            None => Self::Plain(matrix.values().into(), matrix.shape()),
         }
     }
 
@@ -76,11 +91,11 @@ impl<'a> Weight<'a> {
             Self::Packed(_) => {
                 let threads = rayon::current_num_threads();
                 let most = rows.div_ceil(threads).min(BLOCK / width).max(1);
-                // Equally many for each thread.
+                // Equally many for each thread, in whole tiles.
                 let blocks = rows.div_ceil(most).next_multiple_of(threads);
-                rows.div_ceil(blocks.max(1))
+                rows.div_ceil(blocks.max(1)).next_multiple_of(HEIGHT)
             }
-            Self::Plain(_) => plain_height(rows, width),
+            Self::Plain(..) => plain_height(rows, width),
         };
         let height = height.max(1);
         let count = rows.div_ceil(height);
@@ -92,19 +107,64 @@ impl<'a> Weight<'a> {
         }
     }
 
-    /// `out += x W`, for the rows of a block.
+    /// `x W + bias`, and a residual, for the rows of a block: every number of `out` is written.
     ///
     /// # Panics
     /// If the shapes do not match.
-    pub(crate) fn add_product(&self, blocks: Blocks, out: &mut [f32], x: Matrix<'_>) {
+    pub(crate) fn affine<'o>(
+        &self,
+        blocks: Blocks,
+        out: &'o mut [MaybeUninit<f32>],
+        x: Matrix<'_>,
+        bias: &[f32],
+        residual: Option<&[f32]>,
+    ) -> &'o mut [f32] {
+        let [inputs, outputs] = match self {
+            Self::Packed(panels) => panels.shape,
+            Self::Plain(_, shape) => *shape,
+        };
+        let [rows, width] = x.shape();
+        assert!(
+            inputs == width
+                && out.len() == rows * outputs
+                && bias.len() == outputs
+                && residual.is_none_or(|residual| residual.len() == out.len()),
+            "matrices that do not fit"
+        );
         match self {
-            Self::Packed(panels) => panels.add_product(out, x),
-            Self::Plain(weight) => {
-                let out = (out, weight.shape()[1]);
-                multiply_on(blocks.threads, out, Write::Add, 1.0, x, *weight);
+            Self::Packed(panels) => panels.affine(out, x, bias, residual),
+            Self::Plain(values, shape) => {
+                let out = with_bias(out, bias, residual);
+                let weight = Matrix::new(values, *shape, shape[1]);
+                let place = (&mut *out, shape[1]);
+                multiply_on(blocks.threads, place, Write::Add, 1.0, x, weight);
+                out
             }
         }
     }
+}
+
+/// Rows of a bias, which is not empty, and a residual: `out` has whole rows.
+fn with_bias<'o>(
+    out: &'o mut [MaybeUninit<f32>],
+    bias: &[f32],
+    residual: Option<&[f32]>,
+) -> &'o mut [f32] {
+    let Some(residual) = residual else {
+        for row in out.chunks_exact_mut(bias.len()) {
+            row.write_copy_of_slice(bias);
+        }
+        #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
+        // SAFETY: a block has whole rows, and every one has just been written.
+        return unsafe { out.assume_init_mut() };
+    };
+    let out = out.write_copy_of_slice(residual);
+    for row in out.chunks_exact_mut(bias.len()) {
+        for (x, bias) in row.iter_mut().zip(bias) {
+            *x += bias;
+        }
+    }
+    out
 }
 
 /// Rows per block of a product by the `gemm` crate. It depends only on the shape, as the order of its sums may depend on it.
@@ -124,24 +184,22 @@ impl Panels {
         let panels = outputs.div_ceil(WIDTH);
         let numbers = (0..panels).into_par_iter();
         // A panel is filled with zeros by the thread that packs it: one thread for all of them would take as long as the copies.
-        let values: Vec<[f32; WIDTH]> = par_build(
+        let values: Vec<Line> = par_build(
             panels * inputs,
             inputs,
             numbers,
-            |panel: &mut [[f32; WIDTH]], number| {
+            |panel: &mut [Line], number| {
                 let first = number * WIDTH;
                 let count = WIDTH.min(outputs - first);
-                for (input, to) in panel.iter_mut().enumerate() {
-                    let from = &matrix.values()[input * down + first * along..];
-                    if along == 1 {
-                        to[..count].copy_from_slice(&from[..count]);
-                    } else {
-                        let from = from.iter().step_by(along);
-                        to[..count]
-                            .iter_mut()
-                            .zip(from)
-                            .for_each(|(to, from)| *to = *from);
-                    }
+                if along != 1 {
+                    let from = &matrix.values()[first * along..];
+                    let panel: &mut [f32] = bytemuck::cast_slice_mut(panel);
+                    transpose(panel, WIDTH, from, [count, inputs], along);
+                    return;
+                }
+                for (input, Line(to)) in panel.iter_mut().enumerate() {
+                    let from = &matrix.values()[input * down + first..];
+                    to[..count].copy_from_slice(&from[..count]);
                 }
             },
         );
@@ -152,14 +210,16 @@ impl Panels {
         }
     }
 
-    fn add_product(&self, out: &mut [f32], x: Matrix<'_>) {
-        let ([inputs, outputs], [rows, width]) = (self.shape, x.shape());
-        assert!(
-            inputs == width && out.len() == rows * outputs,
-            "matrices that do not fit"
-        );
-        let panels = self.values.chunks_exact(inputs.max(1)).enumerate();
-        for (number, panel) in panels {
+    fn affine<'o>(
+        &self,
+        out: &'o mut [MaybeUninit<f32>],
+        x: Matrix<'_>,
+        bias: &[f32],
+        residual: Option<&[f32]>,
+    ) -> &'o mut [f32] {
+        let ([inputs, outputs], rows) = (self.shape, x.shape()[0]);
+        for number in 0..outputs.div_ceil(WIDTH) {
+            let panel = &self.values[number * inputs..][..inputs];
             let columns = number * WIDTH..outputs.min((number + 1) * WIDTH);
             let mut row = 0;
             while row < rows {
@@ -170,11 +230,18 @@ impl Panels {
                     _ => HEIGHT,
                 };
                 let x = x.rows(row..row + height);
-                let out = &mut out[row * outputs..(row + height) * outputs];
+                let range = row * outputs..(row + height) * outputs;
+                let residual = residual.map(|residual| &residual[range.clone()]);
+                let added = (bias, residual);
                 self.kernel
-                    .add_tile(out, outputs, columns.clone(), x, panel);
+                    .tile(&mut out[range], columns.clone(), x, panel, added);
                 row += height;
             }
+        }
+        #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
+        // SAFETY: the tiles of all panels and rows have written every number.
+        unsafe {
+            out.assume_init_mut()
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Other CPU architectures, which have no kernel.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::WIDTH;
+use super::Line;
 use crate::cpu::gemm::Matrix;
 
 /// A type without values.
@@ -14,13 +15,13 @@ impl Kernel {
         None
     }
 
-    pub(super) fn add_tile(
+    pub(super) fn tile(
         self,
-        _: &mut [f32],
-        _: usize,
+        _: &mut [MaybeUninit<f32>],
         _: Range<usize>,
         _: Matrix<'_>,
-        _: &[[f32; WIDTH]],
+        _: &[Line],
+        _: (&[f32], Option<&[f32]>),
     ) {
         match self {}
     }

@@ -18,7 +18,7 @@ fn kernels() -> Vec<Option<Kernel>> {
 }
 
 #[test]
-fn products_are_added_as_defined() {
+fn products_have_bias_and_residual_as_defined() {
     // All heights of tiles, and numbers of columns below, at and above one and two registers.
     for (rows, inputs, outputs) in [
         (1, 1, 1),
@@ -32,13 +32,15 @@ fn products_are_added_as_defined() {
         (200, 600, 65),
     ] {
         let (x, w) = (values(rows * inputs, 1), values(inputs * outputs, 2));
+        let (bias, residual) = (values(outputs, 3), values(rows * outputs, 4));
         let naive = |row: usize, column: usize| -> f32 {
             let products = (0..inputs).map(|i| x[row * inputs + i] * w[i * outputs + column]);
-            0.5 + products.sum::<f32>()
+            bias[column] + products.sum::<f32>()
         };
-        let expected: Vec<f32> = (0..rows * outputs)
+        let plain: Vec<f32> = (0..rows * outputs)
             .map(|at| naive(at / outputs, at % outputs))
             .collect();
+        let added: Vec<f32> = plain.iter().zip(&residual).map(|(x, y)| x + y).collect();
         // The same weight stored by column.
         let turned: Vec<f32> = (0..w.len())
             .map(|at| w[at % inputs * outputs + at / inputs])
@@ -47,19 +49,25 @@ fn products_are_added_as_defined() {
         let turned = Matrix::new(&turned, [outputs, inputs], inputs).t();
         let x = Matrix::new(&x, [rows, inputs], inputs);
         for kernel in kernels() {
-            for weight in [w, turned] {
+            for (weight, residual) in [(w, None), (turned, Some(&residual))] {
+                let expected = if residual.is_some() { &added } else { &plain };
                 let weight = Weight::on(kernel, weight);
                 let blocks = weight.blocks(rows, outputs);
-                let mut out = vec![0.5; rows * outputs];
+                let mut out = Box::new_uninit_slice(rows * outputs);
                 let parts = out.chunks_mut(blocks.height * outputs).enumerate();
+                let mut actual = Vec::new();
                 for (number, out) in parts {
-                    weight.add_product(blocks, out, x.rows(blocks.rows(number, rows)));
+                    let rows = blocks.rows(number, rows);
+                    let range = rows.start * outputs..rows.end * outputs;
+                    let residual = residual.map(|residual| &residual[range]);
+                    let x = x.rows(rows);
+                    actual.extend_from_slice(weight.affine(blocks, out, x, &bias, residual));
                 }
-                assert_eq!(out, expected, "{rows} {inputs} {outputs} {kernel:?}");
+                assert_eq!(actual, *expected, "{rows} {inputs} {outputs} {kernel:?}");
                 // In one block, whatever the number of threads.
-                let mut out = vec![0.5; rows * outputs];
-                weight.add_product(blocks, &mut out, x);
-                assert_eq!(out, expected, "{rows} {inputs} {outputs} {kernel:?}");
+                let residual = residual.map(Vec::as_slice);
+                let actual = weight.affine(blocks, &mut out, x, &bias, residual);
+                assert_eq!(actual, *expected, "{rows} {inputs} {outputs} {kernel:?}");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::columns::Columns;
 use super::sparse::add_gradients;
 use super::terms::Fill;
 use super::{Buffers, HeadLayout, Heads, Problem};
@@ -17,6 +18,8 @@ pub(super) struct Backward<'a> {
     pub(super) d_out: Heads<'a>,
     /// The records of all rows.
     pub(super) saved: &'a [f32],
+    /// Keys and values as columns, unless keys are skipped.
+    columns: Option<[Columns; 2]>,
 }
 
 /// Where the gradients go.
@@ -72,7 +75,23 @@ pub(super) struct HeadBlock<'a> {
     pub(super) saved: &'a [f32],
 }
 
-impl Backward<'_> {
+impl<'a> Backward<'a> {
+    pub(super) fn new(
+        problem: &'a Problem<'a>,
+        image: usize,
+        d_out: Heads<'a>,
+        saved: &'a [f32],
+    ) -> Self {
+        let columns = || [problem.k, problem.v].map(|tokens| problem.columns(tokens, image));
+        Self {
+            problem,
+            image,
+            d_out,
+            saved,
+            columns: (!problem.is_sparse()).then(columns),
+        }
+    }
+
     /// Divides the blocks among parts, which run in parallel, as many at a time as there are threads: block `i` is in part
     /// `i % parts`. Each part writes the gradients of its own queries to `out`. Every key and value has gradients from all
     /// parts, so that each part sums them in a copy. The copies are added in the order of the parts: the result does not depend on
@@ -158,21 +177,23 @@ impl Backward<'_> {
                 d_out: d_out.rows(range.clone()),
                 saved: &saved[..range.len() * records],
             };
-            if problem.is_sparse() {
-                if write == Write::Replace {
-                    target.clear(&block);
-                }
-                add_gradients(problem, block, target, &mut buffers.kept);
-            } else {
-                self.dense(block, write, target, buffers);
+            if let Some(columns) = &self.columns {
+                let columns = columns.each_ref().map(|columns| columns.head(head));
+                self.dense(block, columns, write, target, buffers);
+                continue;
             }
+            if write == Write::Replace {
+                target.clear(&block);
+            }
+            add_gradients(problem, block, target, &mut buffers.kept);
         }
     }
 
-    /// The gradients of the queries of a block in one head, and their share in those of all keys and values.
+    /// The gradients of the queries of a block in one head, and their share in those of all keys and values, which are also given as columns.
     fn dense(
         &self,
         block: HeadBlock<'_>,
+        [k_columns, v_columns]: [Matrix<'_>; 2],
         write: Write,
         target: &mut Target<'_>,
         buffers: &mut Buffers,
@@ -180,27 +201,28 @@ impl Backward<'_> {
         let HeadBlock {
             head,
             start,
-            inputs: [q, k, v],
+            inputs: [q, k, _],
             d_out,
             saved,
         } = block;
         let Problem { keys, scale, .. } = *self.problem;
-        let rows = q.shape()[0];
-        let scores = grown(&mut buffers.scores, rows * keys);
-        let d_scores = grown(&mut buffers.d_scores, rows * keys);
-        self.problem.score(scores, q, self.image, head, start);
-        multiply(d_scores, keys, Write::Replace, 1.0, d_out, v.t());
+        let (rows, width) = (q.shape()[0], self.problem.width());
+        let scores = grown(&mut buffers.scores, rows * width);
+        let d_scores = grown(&mut buffers.d_scores, rows * width);
+        self.problem
+            .score(scores, q, k_columns, [self.image, head], start);
+        multiply(d_scores, width, Write::Replace, 1.0, d_out, v_columns);
         into_gradients(self.problem, head, scores, d_scores, saved);
         let place = self.problem.place(self.image, head);
         let terms = &self.problem.terms;
-        terms.apply(d_scores, keys, place, start, Fill::Gradient);
+        terms.apply(d_scores, [keys, width], place, start, Fill::Gradient);
         if let Some((bias, bias_keys)) = &mut target.bias {
             let matrix = bias.len() / self.problem.heads;
             let bias = &mut bias[head * matrix..][..matrix];
-            add_rows(bias, *bias_keys, d_scores, keys, start);
+            add_rows(bias, *bias_keys, d_scores, [keys, width], start);
         }
-        let weights = Matrix::new(scores, [rows, keys], keys);
-        let d_scores = Matrix::new(d_scores, [rows, keys], keys);
+        let weights = Matrix::new(scores, [rows, keys], width);
+        let d_scores = Matrix::new(d_scores, [rows, keys], width);
         let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(head);
         let dq = target.queries(head, start);
         multiply(dq, dq_stride, Write::Replace, scale, d_scores, k);
@@ -213,8 +235,15 @@ impl Backward<'_> {
 
 /// Adds the gradients of scores, for the queries from `start` on, to the gradient of a bias, which has one row for all
 /// queries or one for each, and one number for all keys or one for each.
-fn add_rows(bias: &mut [f32], bias_keys: usize, d_scores: &[f32], keys: usize, start: usize) {
-    for (number, row) in d_scores.chunks_exact(keys).enumerate() {
+fn add_rows(
+    bias: &mut [f32],
+    bias_keys: usize,
+    d_scores: &[f32],
+    [keys, width]: [usize; 2],
+    start: usize,
+) {
+    for (number, row) in d_scores.chunks_exact(width).enumerate() {
+        let row = &row[..keys];
         let first = if bias.len() > bias_keys {
             (start + number) * bias_keys
         } else {
@@ -263,10 +292,11 @@ wide! {
         d_scores: &'a mut [f32],
         saved: &'a [f32],
     ) {
-        let keys = problem.keys;
-        let rows = scores.chunks_exact_mut(keys);
-        let rows = rows.zip(d_scores.chunks_exact_mut(keys));
+        let (keys, width) = (problem.keys, problem.width());
+        let rows = scores.chunks_exact_mut(width);
+        let rows = rows.zip(d_scores.chunks_exact_mut(width));
         for ((row, d_row), (state, _)) in rows.zip(problem.records(saved, head)) {
+            let (row, d_row) = (&mut row[..keys], &mut d_row[..keys]);
             softmax_row_again(simd, row, state);
             softmax_gradient(simd, d_row, row);
         }

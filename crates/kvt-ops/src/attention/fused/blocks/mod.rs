@@ -4,6 +4,7 @@
 
 mod backward;
 mod bits;
+mod columns;
 mod sparse;
 mod terms;
 
@@ -16,6 +17,7 @@ use crate::cpu::wide::wide;
 
 use super::AttentionSettings;
 use backward::{Backward, Target};
+use columns::Columns;
 use sparse::Kept;
 use terms::{Fill, HIDDEN};
 pub(in crate::attention) use terms::{Term, Terms};
@@ -168,12 +170,13 @@ impl<'a> Problem<'a> {
             .par_chunks_mut((self.queries * records).max(1))
             .enumerate();
         par_build(len, size, saved, |out: &mut [f32], (image, saved)| {
+            let keys = self.columns(self.k, image);
             let out = out.par_chunks_mut(block * width);
             let saved = saved.par_chunks_mut(block * records);
             out.zip(saved).enumerate().for_each_init(
                 Buffers::default,
                 |buffers, (number, (out, saved))| {
-                    self.forward_block(image, number * block, out, saved, buffers);
+                    self.forward_block(image, &keys, number * block, out, saved, buffers);
                 },
             );
         })
@@ -224,6 +227,7 @@ impl<'a> Problem<'a> {
     fn forward_block(
         &self,
         image: usize,
+        keys: &Columns,
         start: usize,
         out: &mut [f32],
         saved: &mut [f32],
@@ -234,8 +238,8 @@ impl<'a> Problem<'a> {
         let queries = out.len() / width;
         for head in 0..self.heads {
             let q = self.q(image, head).rows(start..start + queries);
-            let scores = grown(&mut buffers.scores, queries * self.keys);
-            self.score(scores, q, image, head, start);
+            let scores = grown(&mut buffers.scores, queries * self.width());
+            self.score(scores, q, keys.head(head), [image, head], start);
             let out = &mut out[head * dim..];
             let (kept, selection) = (&mut buffers.kept, &mut buffers.selection);
             if self.is_sparse() {
@@ -243,7 +247,7 @@ impl<'a> Problem<'a> {
                 continue;
             }
             softmax(self, head, scores, saved, selection);
-            let weights = Matrix::new(scores, [queries, self.keys], self.keys);
+            let weights = Matrix::new(scores, [queries, self.keys], self.width());
             let v = self.v(image, head);
             multiply(out, width, Write::Replace, 1.0, weights, v);
             // Scaling the output takes `dim` multiplications per query; scaling the weights would take one per key.
@@ -253,13 +257,19 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Computes the scores of the queries `q` with all keys of the head. `start` is the number of the first query.
-    fn score(&self, scores: &mut [f32], q: Matrix<'_>, image: usize, head: usize, start: usize) {
-        let k = self.k(image, head).t();
-        multiply(scores, self.keys, Write::Replace, self.scale, q, k);
+    /// Computes the scores of the queries `q` with all `keys` of the head. `start` is the number of the first query.
+    fn score(
+        &self,
+        scores: &mut [f32],
+        q: Matrix<'_>,
+        keys: Matrix<'_>,
+        [image, head]: [usize; 2],
+        start: usize,
+    ) {
+        multiply(scores, self.width(), Write::Replace, self.scale, q, keys);
         let place = self.place(image, head);
-        self.terms
-            .apply(scores, self.keys, place, start, Fill::Score);
+        let shape = [self.keys, self.width()];
+        self.terms.apply(scores, shape, place, start, Fill::Score);
     }
 
     /// The gradients of q, k and v: `size` values per image. The `layouts` place the three within an image (`image_stride`
@@ -274,12 +284,7 @@ impl<'a> Problem<'a> {
         let parts = (PARTS / self.images.max(1)).clamp(1, self.blocks().max(1));
         let images = (0..self.images).into_par_iter();
         par_build(self.images * size, size, images, |out, image| {
-            let backward = Backward {
-                problem: self,
-                image,
-                d_out,
-                saved,
-            };
+            let backward = Backward::new(self, image, d_out, saved);
             if parts > 1 {
                 backward.in_parts(out, layouts, parts);
                 return;
@@ -304,9 +309,10 @@ wide! {
         saved: &'a mut [f32],
         selection: &'a mut Vec<f32>,
     ) {
-        let rows = scores.chunks_exact_mut(problem.keys);
+        let rows = scores.chunks_exact_mut(problem.width());
         let masked = problem.terms.mask.is_some();
         for (row, (state, _)) in rows.zip(problem.records_mut(saved, head)) {
+            let row = &mut row[..problem.keys];
             *state = softmax_row(simd, row, problem.kept, selection);
             if masked && state.max == HIDDEN {
                 // No key is visible.

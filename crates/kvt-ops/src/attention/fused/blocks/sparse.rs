@@ -72,9 +72,10 @@ wide! {
         let [image, head] = place;
         let v = problem.v(image, head);
         let [all, dim] = v.shape();
-        let rows = scores.chunks_exact_mut(all);
+        let rows = scores.chunks_exact_mut(problem.width());
         let out = out.chunks_mut(problem.heads * dim);
         for ((row, out), (state, set)) in rows.zip(out).zip(problem.records_mut(saved, head)) {
+            let row = &mut row[..all];
             *state = survivors(simd, row, problem.kept, selection);
             bits::write(row, state, set);
             let (keys, weights, _) = kept.read(set, all);

@@ -77,17 +77,18 @@ impl<'a> Terms<'a> {
         Some(mask.row([image, window, query]))
     }
 
-    /// Applies the terms to rows of the queries from `start` on, for the image and head at `place`.
+    /// Applies the terms to rows of the queries from `start` on, for the image and head at `place`. The rows have so many keys, and
+    /// the distance `width`.
     pub(super) fn apply(
         &self,
         rows: &mut [f32],
-        keys: usize,
+        [keys, width]: [usize; 2],
         place: [usize; 2],
         start: usize,
         fill: Fill,
     ) {
         if self.mask.is_some() || (fill == Fill::Score && self.bias.is_some()) {
-            apply(self, rows, keys, place, start, fill);
+            apply(self, rows, [keys, width], place, start, fill);
         }
     }
 }
@@ -106,15 +107,16 @@ wide! {
     fn apply<'a>(
         terms: &'a Terms<'a>,
         rows: &'a mut [f32],
-        keys: usize,
+        shape: [usize; 2],
         place: [usize; 2],
         start: usize,
         fill: Fill,
     ) {
         let scores = fill == Fill::Score;
         let filled = if scores { HIDDEN } else { 0.0 };
-        for (number, row) in rows.chunks_exact_mut(keys).enumerate() {
-            let query = start + number;
+        let [keys, width] = shape;
+        for (number, row) in rows.chunks_exact_mut(width).enumerate() {
+            let (row, query) = (&mut row[..keys], start + number);
             if let Some(bias) = terms.bias_row(place, query).filter(|_| scores) {
                 each(row, bias, |x, bias| x + bias);
             }
@@ -178,12 +180,7 @@ impl<'a> Problem<'a> {
         let sums_and_tasks = sums.par_chunks_mut(sum).zip(tasks);
         sums_and_tasks.for_each_init(Buffers::default, |buffers, (sum, task)| {
             for (image, out) in task {
-                let backward = Backward {
-                    problem: self,
-                    image,
-                    d_out,
-                    saved,
-                };
+                let backward = Backward::new(self, image, d_out, saved);
                 let target = Target {
                     out: filled(out, std::iter::repeat(0.0)),
                     layouts,
