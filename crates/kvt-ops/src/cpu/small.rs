@@ -6,7 +6,7 @@ use pulp::Simd;
 use super::gemm::{Matrix, Write};
 use super::wide::wide;
 
-/// Products of so many numbers are small: from about 25 x 25 x 25 on both ways take equally long.
+/// At most so many multiplications are few: 16 x 16 x 6 of them take a seventh to a half of the time here, 25 x 25 x 32 the same.
 const PRODUCTS: usize = 8 << 10;
 
 /// Rows of a tile.

@@ -133,7 +133,7 @@ impl Stored {
     fn new(weight: FloatTensor<Flex>, dtype: DType) -> Self {
         let weight = to_f32::<Flex>(cast::<Flex>(weight, dtype));
         let turned = weight.permute(&[1, 0]);
-        let is_transposed = turned.layout().is_contiguous();
+        let is_transposed = turned.layout().is_contiguous() && !weight.layout().is_contiguous();
         let tensor = if is_transposed {
             turned
         } else {

@@ -68,12 +68,12 @@ fn in_f32(
         || (),
         |(), out, number| {
             let rows = blocks.rows(number, rows);
-            let (x, values) = (x.rows(rows.clone()), &values[rows.start * outputs..]);
+            let values = &values[rows.start * outputs..rows.end * outputs];
+            let x = x.rows(rows.clone());
             let mut middle = Box::new_uninit_slice(rows.len() * hidden);
             let middle = weight1.affine(blocks, &mut middle, x, bias1, None);
             gelu_in_place(middle, Curve::Exact);
             let middle = Matrix::new(middle, [rows.len(), hidden], hidden);
-            let values = &values[..rows.len() * outputs];
             weight2.affine(blocks, out, middle, bias2, Some(values))
         },
     );

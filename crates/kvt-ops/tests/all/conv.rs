@@ -38,7 +38,7 @@ const fn case(
     }
 }
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 21] = [
     // A stem, groups of 3 x 3, single pixels of large and small maps, with stride and padding.
     case(2, [32, 32], [3, 8], 1, [7, 2, 3]),
     case(3, [28, 28], [4, 6], 2, [3, 1, 1]),
@@ -63,6 +63,8 @@ const CASES: [Case; 20] = [
     case(4, [6, 6], [1, 1], 1, [3, 1, 1]),
     case(2, [3, 3], [4, 5], 1, [3, 1, 0]),
     case(1, [1, 1], [3, 1], 4, [1, 1, 0]),
+    // A group with one output, whose gradient is a convolution of single channels.
+    case(2, [5, 6], [3, 1], 2, [3, 1, 1]),
     // Two filters for each channel by itself.
     case(3, [6, 5], [1, 2], 3, [3, 2, 1]),
 ];

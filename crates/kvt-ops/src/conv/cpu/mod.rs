@@ -66,7 +66,7 @@ impl ConvOps for Flex {
         let geometry = Geometry::new(&x.shape(), &weight.shape(), settings);
         let (w, grads) = (values_of(&weight), values_of(&grad));
         let out = match settings.backwards() {
-            Some(backwards) if !geometry.is_depthwise() => {
+            Some(backwards) if geometry.is_reversible() => {
                 let (flipped, shape) = geometry.flipped(w);
                 let geometry = Geometry::new(&grad.shape(), &shape, backwards);
                 geometry.forward(grads, &flipped, None)
@@ -91,8 +91,8 @@ impl ConvOps for Flex {
 }
 
 impl Settings {
-    /// The convolution that makes the gradient of the image from that of the output, if it is one: windows that move pixel by pixel
-    /// reach every pixel equally often. It adds no columns to pixels, which takes longer than to copy pixels to columns.
+    /// The convolution that makes the gradient of the image from that of the output, if windows move pixel by pixel and there are
+    /// about as many positions as pixels. It adds no columns to pixels, which takes longer than to copy pixels to columns.
     fn backwards(self) -> Option<Self> {
         let Window {
             kernel,
@@ -104,11 +104,17 @@ impl Settings {
             padding: room,
             ..self.window
         };
-        (stride == 1 && kernel > 1).then_some(Self { window, ..self })
+        let is_same = 2 * padding + 1 >= kernel;
+        (stride == 1 && kernel > 1 && is_same).then_some(Self { window, ..self })
     }
 }
 
 impl Geometry {
+    /// Whether that convolution has columns of about as many inputs as this one, and is not one of single channels.
+    fn is_reversible(&self) -> bool {
+        !self.is_depthwise() && self.outputs <= 2 * self.inputs
+    }
+
     /// The kernels of the convolution that makes the gradient of the image: with inputs and outputs exchanged, and turned by 180 degrees.
     fn flipped(&self, weight: &[f32]) -> (Vec<f32>, Shape) {
         let (inputs, outputs, area) = (self.inputs, self.outputs, self.windows.area());

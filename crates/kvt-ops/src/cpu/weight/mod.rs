@@ -29,7 +29,7 @@ const HEIGHT: usize = 12;
 /// Maximum number of values in the widest rows of a block: they stay in the cache of a core until the block is done.
 const BLOCK: usize = 96 * 1024;
 
-/// The weight of a layer, `[inputs, outputs]`, whose rows or columns are adjacent values.
+/// The weight of a layer, `[inputs, outputs]`, whose rows or columns follow each other in memory.
 pub(crate) enum Weight<'a> {
     Packed(Panels),
     /// The values row by row, and the shape.
@@ -91,9 +91,9 @@ impl<'a> Weight<'a> {
             Self::Packed(_) => {
                 let threads = rayon::current_num_threads();
                 let most = rows.div_ceil(threads).min(BLOCK / width).max(1);
-                // Equally many for each thread, in whole tiles.
+                // Equally many for each thread.
                 let blocks = rows.div_ceil(most).next_multiple_of(threads);
-                rows.div_ceil(blocks.max(1)).next_multiple_of(HEIGHT)
+                rows.div_ceil(blocks.max(1))
             }
             Self::Plain(..) => plain_height(rows, width),
         };

@@ -49,7 +49,10 @@ fn products_have_bias_and_residual_as_defined() {
         let turned = Matrix::new(&turned, [outputs, inputs], inputs).t();
         let x = Matrix::new(&x, [rows, inputs], inputs);
         for kernel in kernels() {
-            for (weight, residual) in [(w, None), (turned, Some(&residual))] {
+            for (weight, residual) in [w, turned]
+                .into_iter()
+                .flat_map(|weight| [None, Some(&residual)].map(|residual| (weight, residual)))
+            {
                 let expected = if residual.is_some() { &added } else { &plain };
                 let weight = Weight::on(kernel, weight);
                 let blocks = weight.blocks(rows, outputs);

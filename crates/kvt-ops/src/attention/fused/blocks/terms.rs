@@ -77,8 +77,8 @@ impl<'a> Terms<'a> {
         Some(mask.row([image, window, query]))
     }
 
-    /// Applies the terms to rows of the queries from `start` on, for the image and head at `place`. The rows have so many keys, and
-    /// the distance `width`.
+    /// Applies the terms to rows of the queries from `start` on, for the image and head at `place`. Rows have
+    /// `keys` values and start `width` apart.
     pub(super) fn apply(
         &self,
         rows: &mut [f32],
