@@ -1,7 +1,7 @@
 //! k-NN attention as one operation, from q, k and v to the output.
 //!
 //! - `fused`: the CPU never writes scores to memory: it works in blocks of queries that stay in the cache, forward and
-//!   backward. GPUs compose the attention of matrix products and the k-NN softmax (`composed`), and save the
+//!   backward, in f32 or with its instructions for bf16. GPUs compose the attention of matrix products and the k-NN softmax (`composed`), and save the
 //!   probabilities for the gradient if there are few.
 //! - `flash`: GPU kernels that never store scores, if the caller asks for them.
 //! - `added`: a bias or a mask.
@@ -47,7 +47,8 @@ impl AttentionSettings {
 /// `softmax(top_k(scale q k^T + bias)) v` over the visible keys, in one operation on any device. A bias is added to the scores and a
 /// mask hides keys before the selection.
 ///
-/// Computed in f32; the output has the type of the inputs. Keys are selected as in
+/// Scores, softmax and sums are f32; the output has the type of the inputs. In bf16, on a CPU with instructions for it, weights and gradients
+/// of scores are rounded to bf16 for a product. Keys are selected as in
 /// [`knn_softmax`](crate::knn_softmax()). A hidden key has zero weight and is never kept before a visible one. A row without a
 /// visible key becomes NaN.
 ///

@@ -96,9 +96,9 @@ pub(crate) fn par_write_with<V: Copy + Send, S, T: Send>(
 }
 
 /// The first `len` values of a buffer, which grows if it is too short. They may be stale.
-pub(crate) fn grown(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+pub(crate) fn grown<V: Copy + Default>(buffer: &mut Vec<V>, len: usize) -> &mut [V] {
     if buffer.len() < len {
-        buffer.resize(len, 0.0);
+        buffer.resize(len, V::default());
     }
     &mut buffer[..len]
 }

@@ -258,7 +258,9 @@ fn assert_product(len: usize, stride: usize, a: Matrix<'_>, b: Matrix<'_>) {
     assert_fits(len, [a.shape[0], b.shape[1]], stride);
 }
 
-fn assert_fits(len: usize, [rows, columns]: [usize; 2], stride: usize) {
+/// # Panics
+/// If a matrix with rows `stride` apart exceeds `len` values, or its rows overlap.
+pub(super) fn assert_fits(len: usize, [rows, columns]: [usize; 2], stride: usize) {
     let end = match rows {
         0 => 0,
         rows => (rows - 1) * stride + columns,

@@ -53,7 +53,7 @@ impl Kernel {
     }
 
     /// Rows of a tile.
-    pub(super) fn height(self) -> usize {
+    pub(crate) fn height(self) -> usize {
         match self.0 {
             Means::Amx => amx::HEIGHT,
             _ => HEIGHT,
@@ -78,7 +78,7 @@ impl Kernel {
     }
 
     #[cfg(test)]
-    pub(super) fn scalar() -> Self {
+    pub(crate) fn scalar() -> Self {
         Self(Means::Scalar)
     }
 

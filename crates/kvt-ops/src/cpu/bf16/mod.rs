@@ -8,14 +8,13 @@
 //! depend on the number of threads.
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 use burn::tensor::bf16;
 use rayon::prelude::*;
 
 use super::buffer::par_write_with;
-use super::gemm::{self, Matrix};
-use pack::{Buffers, LANES, WIDTH};
+use super::gemm::{self, Matrix, Write};
+use pack::{Buffers, WIDTH};
 use tiles::{Left, Panels, tiles};
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_amx.rs")]
@@ -23,11 +22,14 @@ mod amx;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_kernel.rs")]
 mod kernel;
 mod number;
+mod output;
 mod pack;
 mod tiles;
 
 pub(crate) use kernel::Kernel;
 pub(crate) use number::Number;
+pub(crate) use output::Added;
+use output::{Strided, finish, finished_tiles};
 
 /// Maximum number of output rows that a thread computes at a time: their panels stay in the cache. A multiple of the height of every
 /// kernel's tiles.
@@ -45,49 +47,20 @@ pub fn cpu_multiplies_bf16() -> bool {
     Kernel::detect().is_some()
 }
 
-/// Terms added to a product `[rows, columns]`.
-#[derive(Clone, Copy)]
-pub(crate) struct Added<'a, T> {
-    /// Added to every row, `[columns]`.
-    pub(crate) bias: Option<&'a [f32]>,
-    /// `[rows, columns]`.
-    pub(crate) residual: Option<&'a [T]>,
-}
-
-impl<T> Added<'_, T> {
-    pub(crate) fn nothing() -> Self {
-        Self {
-            bias: None,
-            residual: None,
-        }
-    }
-
-    /// The terms for some rows of `columns` columns.
-    fn rows(&self, rows: Range<usize>, columns: usize) -> Self {
-        let place = rows.start * columns..rows.end * columns;
-        Self {
-            bias: self.bias,
-            residual: self.residual.map(|residual| &residual[place]),
-        }
-    }
-
-    /// The terms for some columns of the row that begins at `start`.
-    #[inline(always)]
-    fn at(&self, start: usize, columns: Range<usize>) -> Self {
-        let place = start + columns.start..start + columns.end;
-        Self {
-            bias: self.bias.map(|bias| &bias[columns]),
-            residual: self.residual.map(|residual| &residual[place]),
-        }
-    }
-}
-
-/// The right matrix of products, packed on all threads.
+/// The right matrix of products, packed.
+#[derive(Default)]
 pub(crate) struct Right(Panels<WIDTH>);
 
 impl Right {
+    /// Packed on all threads.
     pub(crate) fn new<T: Number>(kernel: Kernel, matrix: Matrix<'_, T>) -> Self {
         Self(Panels::new(kernel, matrix.t()))
+    }
+
+    /// Packs another matrix on this thread, in the same memory.
+    pub(crate) fn fill(&mut self, kernel: Kernel, matrix: Matrix<'_, bf16>) {
+        // Rows of bf16 need no buffers.
+        self.0.fill(kernel, matrix.t(), &mut Buffers::default());
     }
 }
 
@@ -111,25 +84,35 @@ pub(crate) fn rows_of_product<'a, A: Number, T: Number>(
     out: &'a mut [MaybeUninit<T>],
     Scratch(left): &mut Scratch,
 ) -> &'a mut [T] {
-    tiles(kernel, a, left, &right.0, added, out)
+    finished_tiles(kernel, a, left, &right.0, added, out)
 }
 
-/// Where sums of tiles are written. Not a closure, which would not be inlined where it is compiled for the CPU's instructions.
-struct Output<'a, T> {
-    out: &'a mut [MaybeUninit<T>],
-    columns: usize,
-    added: Added<'a, T>,
-}
-
-impl<T: Number> Output<'_, T> {
-    /// Finishes the sums in some columns of a row.
-    #[inline(always)]
-    fn write(&mut self, row: usize, range: Range<usize>, sums: &[f32]) {
-        let place = row * self.columns;
-        let added = self.added.at(place, range.clone());
-        let out = &mut self.out[place + range.start..place + range.end];
-        finish(out, sums, added);
-    }
+/// `out = factor * a b` or `out += factor * a b` on this thread; the rows of `out` start `stride` apart.
+///
+/// The rows of `a` may have one number more than `b` has rows, if `b` has an odd number of them: it is multiplied by zero, so it must be finite.
+///
+/// # Panics
+/// If the shapes do not match, or the product does not fit in `out`.
+pub(crate) fn multiply(
+    kernel: Kernel,
+    (out, stride): (&mut [f32], usize),
+    write: Write,
+    factor: f32,
+    a: Matrix<'_, bf16>,
+    Right(b): &Right,
+    Scratch(left): &mut Scratch,
+) {
+    let ([rows, numbers], [columns, inner]) = (a.shape(), b.shape());
+    let one_more = inner % 2 == 1 && numbers == inner + 1;
+    assert!(numbers == inner || one_more, "matrices that do not fit");
+    gemm::assert_fits(out.len(), [rows, columns], stride);
+    let output = Strided {
+        out,
+        stride,
+        write,
+        factor,
+    };
+    tiles(kernel, a, left, b, output);
 }
 
 /// `a b` plus the added terms in a new vector, row by row, on all threads. Without a kernel, it computes as on other CPUs.
@@ -232,7 +215,7 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
         for (number, out) in out.chunks_mut((ROWS * columns).max(1)).enumerate() {
             let start = number * ROWS;
             let a = a.rows(start..height.min(start + ROWS));
-            tiles(kernel, a, left, right, Added::nothing(), out);
+            finished_tiles(kernel, a, left, right, Added::nothing(), out);
         }
         #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
         // SAFETY: the tiles of all rows have been written.
@@ -264,46 +247,6 @@ fn add_up(total: &mut [f32], vectors: &[Box<[f32]>]) {
             }
         }
     });
-}
-
-/// Writes sums with a bias. If there is a residual, they are rounded before it is added, as in two operations.
-#[inline(always)]
-fn finish<T: Number>(out: &mut [MaybeUninit<T>], sums: &[f32], added: Added<'_, T>) {
-    let (bias, residual) = (
-        added.bias.map(|bias| bias.as_chunks::<LANES>()),
-        added.residual.map(|residual| residual.as_chunks::<LANES>()),
-    );
-    let (out, out_rest) = out.as_chunks_mut::<LANES>();
-    let (sums, sums_rest) = sums.as_chunks::<LANES>();
-    for (index, (out, sums)) in out.iter_mut().zip(sums).enumerate() {
-        let mut sums = *sums;
-        if let Some((bias, _)) = bias {
-            add(&mut sums, &bias[index]);
-        }
-        if let Some((residual, _)) = residual {
-            for sum in &mut sums {
-                *sum = bf16::rounded(*sum).widened();
-            }
-            add(&mut sums, &residual[index]);
-        }
-        for (out, sum) in out.iter_mut().zip(&sums) {
-            out.write(T::rounded(*sum));
-        }
-    }
-    for (index, (out, sum)) in out_rest.iter_mut().zip(sums_rest).enumerate() {
-        let sum = sum + bias.map_or(0.0, |(_, rest)| rest[index]);
-        out.write(T::rounded(match residual {
-            Some((_, rest)) => bf16::rounded(sum).widened() + rest[index].widened(),
-            None => sum,
-        }));
-    }
-}
-
-#[inline(always)]
-fn add<T: Number>(sums: &mut [f32; LANES], others: &[T; LANES]) {
-    for (sum, x) in sums.iter_mut().zip(others) {
-        *sum += x.widened();
-    }
 }
 
 /// The numbers of a matrix, rounded to bf16, in f32.

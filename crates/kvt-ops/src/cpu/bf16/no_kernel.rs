@@ -17,7 +17,7 @@ impl Kernel {
     }
 
     #[cfg(test)]
-    pub(super) fn scalar() -> Self {
+    pub(crate) fn scalar() -> Self {
         Self::Scalar
     }
 
@@ -30,7 +30,7 @@ impl Kernel {
         None
     }
 
-    pub(super) fn height(self) -> usize {
+    pub(crate) fn height(self) -> usize {
         HEIGHT
     }
 

@@ -130,6 +130,52 @@ fn sums_over_many_rows_match_the_definition() {
     }
 }
 
+/// Rows some distance apart, replaced or added to. With an odd number of terms the left rows may have one number more, which does not count.
+#[test]
+fn products_are_written_to_rows_or_added_to_them() {
+    for (rows, inner, columns) in [(1, 1, 1), (13, 7, 5), (9, 6, 4), (40, 33, 70)] {
+        let width = inner + 1;
+        let (a, b) = (
+            halves(&values(rows * width, 1)),
+            halves(&values(inner * columns, 2)),
+        );
+        let b = Matrix::new(&b, [inner, columns], columns);
+        let stride = columns + 3;
+        for kernel in kernels().into_iter().flatten() {
+            let mut right = Right::default();
+            right.fill(kernel, b);
+            for numbers in [inner, inner + inner % 2] {
+                let mut out = vec![0.5; rows * stride];
+                for (write, factor) in [(Write::Replace, 2.0), (Write::Add, -1.0)] {
+                    let a = Matrix::new(&a, [rows, numbers], width);
+                    let (out, left) = ((&mut out[..], stride), &mut Scratch::default());
+                    multiply(kernel, out, write, factor, a, &right, left);
+                }
+                let expected = naive(Matrix::new(&a, [rows, inner], width), b);
+                for (out, expected) in out.chunks(stride).zip(expected.chunks(columns)) {
+                    assert_near("sums", &out[..columns], expected, 0.0);
+                    assert_eq!(out[columns..], [0.5; 3], "{kernel:?}");
+                }
+            }
+            let few = Matrix::new(&a, [rows, inner - 1], width);
+            let run = || {
+                let out = &mut vec![0.0; rows * columns];
+                let left = &mut Scratch::default();
+                multiply(
+                    kernel,
+                    (out, columns),
+                    Write::Replace,
+                    1.0,
+                    few,
+                    &right,
+                    left,
+                );
+            };
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+        }
+    }
+}
+
 #[test]
 fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
     // Columns that fill registers, and columns that do not.

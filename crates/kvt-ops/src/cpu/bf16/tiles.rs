@@ -1,13 +1,13 @@
 //! Matrices in panels, and the tiles of their product.
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::amx::{self, Tiles};
+use super::output::Output;
 use super::pack::{Buffers, HEIGHT, LANES, Line, Rows, VECTORS, WIDTH, filled, pack};
-use super::{Added, Kernel, Number, Output};
+use super::{Kernel, Number};
 use crate::cpu::gemm::Matrix;
 
 /// A matrix in panels of `W` rows.
@@ -59,6 +59,11 @@ impl<const W: usize> Panels<W> {
         });
     }
 
+    /// Rows of the matrix, and numbers in a row.
+    pub(super) fn shape(&self) -> [usize; 2] {
+        [self.rows, self.numbers]
+    }
+
     /// The pairs of a panel.
     pub(super) fn panel(&self, number: usize) -> &[[u32; W]] {
         let (values, _) = bytemuck::cast_slice(&self.lines).as_chunks();
@@ -106,47 +111,37 @@ pub(super) struct Left {
     buffers: Buffers,
 }
 
-/// Computes all tiles of a product, plus the added terms, on this thread. Writes every number of `out`.
+/// Computes all tiles of a product on this thread: every row of the output gets its sums of all columns. Both matrices have the same number of pairs.
 ///
 /// # Panics
 /// If the matrices do not fit.
-pub(super) fn tiles<'a, A: Number, T: Number>(
+pub(super) fn tiles<A: Number>(
     kernel: Kernel,
     matrix: Matrix<'_, A>,
     left: &mut Left,
     right: &Panels<WIDTH>,
-    added: Added<'_, T>,
-    out: &'a mut [MaybeUninit<T>],
-) -> &'a mut [T] {
-    let ([rows, numbers], columns) = (matrix.shape(), right.rows);
-    assert!(
-        numbers == right.numbers && out.len() == rows * columns,
+    output: impl Output,
+) {
+    let numbers = matrix.shape()[1];
+    assert_eq!(
+        numbers.div_ceil(2),
+        right.numbers.div_ceil(2),
         "matrices that do not fit"
     );
-    let output = Output {
-        out: &mut *out,
-        columns,
-        added,
-    };
     match kernel.tiles() {
         Some(tiles) => left.large_tiles(kernel, &tiles, matrix, right, output),
         None => left.small_tiles(kernel, matrix, right, output),
-    }
-    #[expect(unsafe_code, reason = "numbers that are not filled with zeros first")]
-    // SAFETY: the tiles cover all rows and columns.
-    unsafe {
-        out.assume_init_mut()
     }
 }
 
 impl Left {
     /// [`tiles`] without AMX.
-    fn small_tiles<A: Number, T: Number>(
+    fn small_tiles<A: Number>(
         &mut self,
         kernel: Kernel,
         matrix: Matrix<'_, A>,
         right: &Panels<WIDTH>,
-        mut output: Output<'_, T>,
+        mut output: impl Output,
     ) {
         if in_place(matrix, 0).is_none() {
             self.panels.fill(kernel, matrix, &mut self.buffers);
@@ -168,13 +163,13 @@ impl Left {
     }
 
     /// [`tiles`] with AMX.
-    fn large_tiles<A: Number, T: Number>(
+    fn large_tiles<A: Number>(
         &mut self,
         kernel: Kernel,
         tiles: &Tiles,
         matrix: Matrix<'_, A>,
         right: &Panels<WIDTH>,
-        mut output: Output<'_, T>,
+        mut output: impl Output,
     ) {
         let rows = matrix.shape()[0];
         let steps = right.pairs / amx::PAIRS;

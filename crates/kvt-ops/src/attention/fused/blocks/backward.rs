@@ -2,28 +2,25 @@
 
 use rayon::prelude::*;
 
-use super::columns::Columns;
-use super::sparse::add_gradients;
+use super::operand::{Pass, Place, Side};
+use super::rows::into_gradients;
 use super::terms::Fill;
-use super::{Buffers, HeadLayout, Heads, Problem};
+use super::{Buffers, HeadLayout, Heads, Operand, Problem};
 use crate::cpu::buffer::grown;
-use crate::cpu::gemm::{Matrix, Write, multiply};
-use crate::cpu::softmax_row::{softmax_gradient, softmax_row_again};
-use crate::cpu::wide::wide;
+use crate::cpu::gemm::{Matrix, Write};
 
 /// What the gradients of one image are computed from.
-pub(super) struct Backward<'a> {
-    pub(super) problem: &'a Problem<'a>,
+pub(in crate::attention) struct Backward<'a, T: Operand> {
+    pub(super) problem: &'a Problem<'a, T>,
     pub(super) image: usize,
-    pub(super) d_out: Heads<'a>,
+    pub(super) d_out: Heads<'a, T>,
     /// The records of all rows.
     pub(super) saved: &'a [f32],
-    /// Keys and values as columns, unless keys are skipped.
-    columns: Option<[Columns; 2]>,
+    pub(super) packed: T::Packed,
 }
 
 /// Where the gradients go.
-pub(super) struct Target<'a> {
+pub(in crate::attention) struct Target<'a> {
     /// The gradients of q, k and v.
     pub(super) out: &'a mut [f32],
     /// The layouts of the three in `out`.
@@ -51,7 +48,7 @@ impl Target<'_> {
     }
 
     /// Sets the gradients of all keys and values of a head to zero.
-    fn clear(&mut self, block: &HeadBlock<'_>) {
+    pub(super) fn clear<T: Operand>(&mut self, block: &HeadBlock<'_, T>) {
         let shapes = block.inputs.map(Matrix::shape);
         let places = self.places(block.head);
         for ([keys, dim], (start, stride)) in shapes.into_iter().zip(places).skip(1) {
@@ -64,31 +61,30 @@ impl Target<'_> {
 
 /// The queries of a block in one head.
 #[derive(Clone, Copy)]
-pub(super) struct HeadBlock<'a> {
+pub(in crate::attention) struct HeadBlock<'a, T = f32> {
     pub(super) head: usize,
     /// The number of the first query.
     pub(super) start: usize,
     /// The queries of the block, and all keys and values.
-    pub(super) inputs: [Matrix<'a>; 3],
-    pub(super) d_out: Matrix<'a>,
+    pub(super) inputs: [Matrix<'a, T>; 3],
+    pub(super) d_out: Matrix<'a, T>,
     /// The records of the block's rows, of all heads.
     pub(super) saved: &'a [f32],
 }
 
-impl<'a> Backward<'a> {
+impl<'a, T: Operand> Backward<'a, T> {
     pub(super) fn new(
-        problem: &'a Problem<'a>,
+        problem: &'a Problem<'a, T>,
         image: usize,
-        d_out: Heads<'a>,
+        d_out: Heads<'a, T>,
         saved: &'a [f32],
     ) -> Self {
-        let columns = || [problem.k, problem.v].map(|tokens| problem.columns(tokens, image));
         Self {
             problem,
             image,
             d_out,
             saved,
-            columns: (!problem.is_sparse()).then(columns),
+            packed: T::pack(problem, image, Pass::Backward),
         }
     }
 
@@ -112,7 +108,7 @@ impl<'a> Backward<'a> {
         let threads = rayon::current_num_threads().clamp(1, parts);
         // A copy and the buffers of a part. Reused from part to part: memory that one thread allocates and another frees
         // accumulates.
-        let mut slots: Vec<(Vec<f32>, Buffers)> = Vec::new();
+        let mut slots: Vec<(Vec<f32>, Buffers<T::Scratch>)> = Vec::new();
         slots.resize_with(threads, || (vec![0.0; keys * width], Buffers::default()));
         for first in (0..parts).step_by(threads) {
             // The blocks of the parts from `first` on, with the places of their queries.
@@ -149,7 +145,7 @@ impl<'a> Backward<'a> {
     }
 
     /// All blocks, one after another.
-    pub(super) fn whole(&self, mut target: Target<'_>, buffers: &mut Buffers) {
+    pub(super) fn whole(&self, mut target: Target<'_>, buffers: &mut Buffers<T::Scratch>) {
         for number in 0..self.problem.blocks() {
             let write = Write::replace_if(number == 0);
             self.block(number, write, &mut target, buffers);
@@ -158,7 +154,13 @@ impl<'a> Backward<'a> {
 
     /// The block `number`, head by head. The gradients of its queries replace what is in the target; those of keys and values are
     /// added to it, or replace it, as `write` says.
-    fn block(&self, number: usize, write: Write, target: &mut Target<'_>, buffers: &mut Buffers) {
+    fn block(
+        &self,
+        number: usize,
+        write: Write,
+        target: &mut Target<'_>,
+        buffers: &mut Buffers<T::Scratch>,
+    ) {
         let (problem, image) = (self.problem, self.image);
         let start = number * problem.block();
         let range = start..(start + problem.block()).min(problem.queries);
@@ -177,59 +179,52 @@ impl<'a> Backward<'a> {
                 d_out: d_out.rows(range.clone()),
                 saved: &saved[..range.len() * records],
             };
-            if let Some(columns) = &self.columns {
-                let columns = columns.each_ref().map(|columns| columns.head(head));
-                self.dense(block, columns, write, target, buffers);
-                continue;
-            }
-            if write == Write::Replace {
-                target.clear(&block);
-            }
-            add_gradients(problem, block, target, &mut buffers.kept);
+            T::add_gradients(self, block, write, target, buffers);
         }
     }
 
-    /// The gradients of the queries of a block in one head, and their share in those of all keys and values, which are also given as columns.
-    fn dense(
+    /// Leaves the probabilities of a block in one head, and the gradients of its scores, in the buffers, in rows of
+    /// [`Rows::width`](super::rows::Rows::width). Adds the gradients of the scores to that of the bias.
+    pub(super) fn of_scores(
         &self,
-        block: HeadBlock<'_>,
-        [k_columns, v_columns]: [Matrix<'_>; 2],
-        write: Write,
+        block: HeadBlock<'_, T>,
         target: &mut Target<'_>,
-        buffers: &mut Buffers,
+        buffers: &mut Buffers<T::Scratch>,
     ) {
         let HeadBlock {
             head,
             start,
-            inputs: [q, k, _],
+            inputs: [q, ..],
             d_out,
             saved,
         } = block;
-        let Problem { keys, scale, .. } = *self.problem;
-        let (rows, width) = (q.shape()[0], self.problem.width());
-        let scores = grown(&mut buffers.scores, rows * width);
-        let d_scores = grown(&mut buffers.d_scores, rows * width);
-        self.problem
-            .score(scores, q, k_columns, [self.image, head], start);
-        multiply(d_scores, width, Write::Replace, 1.0, d_out, v_columns);
-        into_gradients(self.problem, head, scores, d_scores, saved);
-        let place = self.problem.place(self.image, head);
-        let terms = &self.problem.terms;
-        terms.apply(d_scores, [keys, width], place, start, Fill::Gradient);
+        let (problem, rows) = (self.problem, self.problem.rows());
+        let place = Place {
+            packed: &self.packed,
+            image: self.image,
+            head,
+        };
+        problem.score(q, place, start, buffers);
+        let Buffers {
+            scores,
+            d_scores,
+            scratch,
+            ..
+        } = buffers;
+        let size = d_out.shape()[0] * rows.width();
+        let (scores, d_scores) = (&mut scores[..size], grown(d_scores, size));
+        let out = (&mut *d_scores, rows.width());
+        T::with_all(problem, out, 1.0, d_out, place, Side::Values, scratch);
+        into_gradients(rows, head, scores, d_scores, saved);
+        let place = problem.place(self.image, head);
+        let shape = [problem.keys, rows.width()];
+        let terms = &problem.terms;
+        terms.apply(d_scores, shape, place, start, Fill::Gradient);
         if let Some((bias, bias_keys)) = &mut target.bias {
-            let matrix = bias.len() / self.problem.heads;
+            let matrix = bias.len() / problem.heads;
             let bias = &mut bias[head * matrix..][..matrix];
-            add_rows(bias, *bias_keys, d_scores, [keys, width], start);
+            add_rows(bias, *bias_keys, d_scores, shape, start);
         }
-        let weights = Matrix::new(scores, [rows, keys], width);
-        let d_scores = Matrix::new(d_scores, [rows, keys], width);
-        let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(head);
-        let dq = target.queries(head, start);
-        multiply(dq, dq_stride, Write::Replace, scale, d_scores, k);
-        let dk = &mut target.out[dk..];
-        multiply(dk, dk_stride, write, scale, d_scores.t(), q);
-        let dv = &mut target.out[dv..];
-        multiply(dv, dv_stride, write, 1.0, weights.t(), d_out);
     }
 }
 
@@ -279,26 +274,6 @@ fn add(
             for (to, from) in to.iter_mut().zip(from) {
                 *to += from;
             }
-        }
-    }
-}
-
-wide! {
-    /// Turns the scores of a block in one head into probabilities, and the gradients of the probabilities into gradients of the scores.
-    fn into_gradients<'a, simd: S>(
-        problem: &'a Problem<'a>,
-        head: usize,
-        scores: &'a mut [f32],
-        d_scores: &'a mut [f32],
-        saved: &'a [f32],
-    ) {
-        let (keys, width) = (problem.keys, problem.width());
-        let rows = scores.chunks_exact_mut(width);
-        let rows = rows.zip(d_scores.chunks_exact_mut(width));
-        for ((row, d_row), (state, _)) in rows.zip(problem.records(saved, head)) {
-            let (row, d_row) = (&mut row[..keys], &mut d_row[..keys]);
-            softmax_row_again(simd, row, state);
-            softmax_gradient(simd, d_row, row);
         }
     }
 }

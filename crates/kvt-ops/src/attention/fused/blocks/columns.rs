@@ -8,11 +8,8 @@ use crate::cpu::buffer::par_build;
 use crate::cpu::gemm::Matrix;
 use rayon::prelude::*;
 
-/// Columns are zeros up to a multiple of it: whole registers on every CPU.
-const LANES: usize = 16;
-
 /// The heads of an image, `[heads, dim, width]`.
-pub(super) struct Columns {
+pub(in crate::attention) struct Columns {
     values: Vec<f32>,
     dim: usize,
     width: usize,
@@ -31,14 +28,9 @@ impl Columns {
 }
 
 impl<'a> Problem<'a> {
-    /// The distance between rows of scores: one for each key, and those of columns that are zeros.
-    pub(super) fn width(&self) -> usize {
-        self.keys.next_multiple_of(LANES)
-    }
-
-    /// Keys or values as columns.
+    /// Keys or values as columns, with zeros where a row of scores has no key.
     pub(super) fn columns(&self, tokens: Heads<'a>, image: usize) -> Columns {
-        let (HeadLayout { dim, .. }, width) = (tokens.layout, self.width());
+        let (HeadLayout { dim, .. }, width) = (tokens.layout, self.rows().width());
         let size = dim * width;
         let heads = (0..self.heads).into_par_iter();
         let values = par_build(self.heads * size, size, heads, |out: &mut [f32], head| {

@@ -5,28 +5,27 @@
 mod backward;
 mod bits;
 mod columns;
+mod half;
+mod operand;
+mod rows;
 mod sparse;
 mod terms;
 
 use rayon::prelude::*;
 
 use crate::cpu::buffer::{grown, par_build};
-use crate::cpu::gemm::{Matrix, Write, multiply};
-use crate::cpu::softmax_row::{RowState, scale, softmax_row};
-use crate::cpu::wide::wide;
+use crate::cpu::gemm::Matrix;
 
 use super::AttentionSettings;
 use backward::{Backward, Target};
-use columns::Columns;
-use sparse::Kept;
-use terms::{Fill, HIDDEN};
+pub(in crate::attention) use operand::Operand;
+use operand::{Pass, Place, Side};
+use rows::Rows;
+use terms::Fill;
 pub(in crate::attention) use terms::{Term, Terms};
 
 /// Minimum and maximum number of queries per block: enough for a fast matrix product.
 const QUERIES: [usize; 2] = [32, 64];
-
-/// Numbers per [`RowState`].
-const STATE: usize = size_of::<RowState>() / size_of::<f32>();
 
 /// Scores per block: few enough to stay in the cache, in buffers that are small compared with the tensors.
 const SCORES: usize = 26 << 10;
@@ -52,7 +51,13 @@ impl HeadLayout {
         self.offset + image * self.image_stride + head * self.head_stride
     }
 
-    fn head<'a>(&self, data: &'a [f32], image: usize, head: usize, tokens: usize) -> Matrix<'a> {
+    fn head<'a, T: Copy>(
+        &self,
+        data: &'a [T],
+        image: usize,
+        head: usize,
+        tokens: usize,
+    ) -> Matrix<'a, T> {
         let data = &data[self.start(image, head)..];
         Matrix::new(data, [tokens, self.dim], self.token_stride)
     }
@@ -60,23 +65,25 @@ impl HeadLayout {
 
 /// A tensor of heads.
 #[derive(Clone, Copy)]
-pub(in crate::attention) struct Heads<'a> {
-    pub(in crate::attention) data: &'a [f32],
+pub(in crate::attention) struct Heads<'a, T = f32> {
+    pub(in crate::attention) data: &'a [T],
     pub(in crate::attention) layout: HeadLayout,
 }
 
 /// The inputs of `softmax(top_k(scale q k^T)) v`.
 #[derive(Clone, Copy)]
-pub(in crate::attention) struct Problem<'a> {
+pub(in crate::attention) struct Problem<'a, T: Operand = f32> {
+    /// What products of these numbers need.
+    pub(in crate::attention) means: T::Means,
     pub(in crate::attention) images: usize,
     pub(in crate::attention) heads: usize,
     /// If each head is treated as an image of one head: the number of heads in an image of the tensors. Otherwise 1.
     pub(in crate::attention) heads_folded_into_images: usize,
     pub(in crate::attention) queries: usize,
     pub(in crate::attention) keys: usize,
-    pub(in crate::attention) q: Heads<'a>,
-    pub(in crate::attention) k: Heads<'a>,
-    pub(in crate::attention) v: Heads<'a>,
+    pub(in crate::attention) q: Heads<'a, T>,
+    pub(in crate::attention) k: Heads<'a, T>,
+    pub(in crate::attention) v: Heads<'a, T>,
     pub(in crate::attention) scale: f32,
     /// Keys kept per query.
     pub(in crate::attention) kept: usize,
@@ -86,22 +93,25 @@ pub(in crate::attention) struct Problem<'a> {
 
 /// Buffers for a block, which a thread reuses from block to block.
 #[derive(Default)]
-struct Buffers {
+pub(in crate::attention) struct Buffers<S> {
     scores: Vec<f32>,
     d_scores: Vec<f32>,
     selection: Vec<f32>,
-    kept: Kept,
+    /// For the products of a type of numbers.
+    scratch: S,
 }
 
-impl<'a> Problem<'a> {
+impl<'a, T: Operand> Problem<'a, T> {
     /// Of q, k and v, without bias and mask; `sizes` are images, heads, queries and keys.
     pub(in crate::attention) fn new(
-        [q, k, v]: [Heads<'a>; 3],
+        means: T::Means,
+        [q, k, v]: [Heads<'a, T>; 3],
         sizes: [usize; 4],
         settings: AttentionSettings,
     ) -> Self {
         let [images, heads, queries, keys] = sizes;
         Self {
+            means,
             images,
             heads,
             heads_folded_into_images: 1,
@@ -125,24 +135,25 @@ impl<'a> Problem<'a> {
     }
 
     /// A head of a tensor with `tokens` tokens.
-    fn head(&self, heads: Heads<'a>, image: usize, head: usize, tokens: usize) -> Matrix<'a> {
+    fn head(&self, heads: Heads<'a, T>, image: usize, head: usize, tokens: usize) -> Matrix<'a, T> {
         let [image, head] = self.place(image, head);
         heads.layout.head(heads.data, image, head, tokens)
     }
 
-    fn q(&self, image: usize, head: usize) -> Matrix<'a> {
+    fn q(&self, image: usize, head: usize) -> Matrix<'a, T> {
         self.head(self.q, image, head, self.queries)
     }
 
-    fn k(&self, image: usize, head: usize) -> Matrix<'a> {
+    fn k(&self, image: usize, head: usize) -> Matrix<'a, T> {
         self.head(self.k, image, head, self.keys)
     }
 
-    fn v(&self, image: usize, head: usize) -> Matrix<'a> {
+    fn v(&self, image: usize, head: usize) -> Matrix<'a, T> {
         self.head(self.v, image, head, self.keys)
     }
 
-    /// Queries per block; all blocks have about the same size.
+    /// Queries per block. All blocks have about the same size; where products compute many rows at a time it is a multiple of these, which
+    /// may be a few more than [`QUERIES`], and the last block is shorter.
     fn block(&self) -> usize {
         let [least, most] = QUERIES;
         // If rows are too long for the cache anyway, a larger block costs nothing.
@@ -152,7 +163,8 @@ impl<'a> Problem<'a> {
         } else {
             cached.min(most)
         };
-        self.queries.div_ceil(self.queries.div_ceil(wanted).max(1))
+        let block = self.queries.div_ceil(self.queries.div_ceil(wanted).max(1));
+        block.next_multiple_of(T::height(self.means))
     }
 
     fn blocks(&self) -> usize {
@@ -161,7 +173,7 @@ impl<'a> Problem<'a> {
 
     /// The output, `[image, query, head, value_dim]`. Fills `saved`, a [record](Self::record) for each
     /// `[image, query, head]`.
-    pub(in crate::attention) fn forward(&self, saved: &mut [f32]) -> Vec<f32> {
+    pub(in crate::attention) fn forward(&self, saved: &mut [f32]) -> Vec<T> {
         let width = self.heads * self.v.layout.dim;
         let block = self.block();
         let size = self.queries * width;
@@ -169,106 +181,81 @@ impl<'a> Problem<'a> {
         let saved = saved
             .par_chunks_mut((self.queries * records).max(1))
             .enumerate();
-        par_build(len, size, saved, |out: &mut [f32], (image, saved)| {
-            let keys = self.columns(self.k, image);
+        par_build(len, size, saved, |out: &mut [T], (image, saved)| {
+            let packed = T::pack(self, image, Pass::Forward);
             let out = out.par_chunks_mut(block * width);
             let saved = saved.par_chunks_mut(block * records);
             out.zip(saved).enumerate().for_each_init(
                 Buffers::default,
                 |buffers, (number, (out, saved))| {
-                    self.forward_block(image, &keys, number * block, out, saved, buffers);
+                    self.forward_block(image, &packed, number * block, out, saved, buffers);
                 },
             );
         })
     }
 
-    /// Numbers saved of a row: its [`RowState`], and the keys that it kept if the others are skipped.
+    /// The shapes of the rows of scores.
+    fn rows(&self) -> Rows {
+        Rows {
+            heads: self.heads,
+            keys: self.keys,
+            kept: self.kept,
+            is_masked: self.terms.mask.is_some(),
+            is_sparse: self.is_sparse(),
+        }
+    }
+
+    /// Numbers saved of a row.
     pub(in crate::attention) fn record(&self) -> usize {
-        STATE
-            + if self.is_sparse() {
-                bits::words(self.keys)
-            } else {
-                0
-            }
-    }
-
-    /// The records of a head in a block.
-    fn records<'b>(
-        &self,
-        saved: &'b [f32],
-        head: usize,
-    ) -> impl Iterator<Item = (&'b RowState, &'b [u32])> + use<'b> {
-        let records = saved.chunks_exact(self.record());
-        records.skip(head).step_by(self.heads).map(|record| {
-            let (state, kept) = record.split_at(STATE);
-            (
-                bytemuck::from_bytes(bytemuck::cast_slice(state)),
-                bytemuck::cast_slice(kept),
-            )
-        })
-    }
-
-    /// As [`records`](Self::records).
-    fn records_mut<'b>(
-        &self,
-        saved: &'b mut [f32],
-        head: usize,
-    ) -> impl Iterator<Item = (&'b mut RowState, &'b mut [u32])> + use<'b> {
-        let records = saved.chunks_exact_mut(self.record());
-        records.skip(head).step_by(self.heads).map(|record| {
-            let (state, kept) = record.split_at_mut(STATE);
-            (
-                bytemuck::from_bytes_mut(bytemuck::cast_slice_mut(state)),
-                bytemuck::cast_slice_mut(kept),
-            )
-        })
+        self.rows().record()
     }
 
     fn forward_block(
         &self,
         image: usize,
-        keys: &Columns,
+        packed: &T::Packed,
         start: usize,
-        out: &mut [f32],
+        out: &mut [T],
         saved: &mut [f32],
-        buffers: &mut Buffers,
+        buffers: &mut Buffers<T::Scratch>,
     ) {
         let dim = self.v.layout.dim;
         let width = self.heads * dim;
         let queries = out.len() / width;
         for head in 0..self.heads {
+            let place = Place {
+                packed,
+                image,
+                head,
+            };
             let q = self.q(image, head).rows(start..start + queries);
-            let scores = grown(&mut buffers.scores, queries * self.width());
-            self.score(scores, q, keys.head(head), [image, head], start);
-            let out = &mut out[head * dim..];
-            let (kept, selection) = (&mut buffers.kept, &mut buffers.selection);
-            if self.is_sparse() {
-                sparse::attend(self, [image, head], scores, saved, out, kept, selection);
-                continue;
-            }
-            softmax(self, head, scores, saved, selection);
-            let weights = Matrix::new(scores, [queries, self.keys], self.width());
-            let v = self.v(image, head);
-            multiply(out, width, Write::Replace, 1.0, weights, v);
-            // Scaling the output takes `dim` multiplications per query; scaling the weights would take one per key.
-            for ((state, _), out) in self.records(saved, head).zip(out.chunks_mut(width)) {
-                scale(&mut out[..dim], state.scale);
-            }
+            self.score(q, place, start, buffers);
+            T::attend(self, place, queries, saved, &mut out[head * dim..], buffers);
         }
     }
 
-    /// Computes the scores of the queries `q` with all `keys` of the head. `start` is the number of the first query.
+    /// Computes the scores of the queries `q`, the first of which has the number `start`, with all keys of the head.
     fn score(
         &self,
-        scores: &mut [f32],
-        q: Matrix<'_>,
-        keys: Matrix<'_>,
-        [image, head]: [usize; 2],
+        q: Matrix<'_, T>,
+        place: Place<'_, T>,
         start: usize,
+        buffers: &mut Buffers<T::Scratch>,
     ) {
-        multiply(scores, self.width(), Write::Replace, self.scale, q, keys);
-        let place = self.place(image, head);
-        let shape = [self.keys, self.width()];
+        let width = self.rows().width();
+        let scores = grown(&mut buffers.scores, q.shape()[0] * width);
+        let out = (&mut *scores, width);
+        T::with_all(
+            self,
+            out,
+            self.scale,
+            q,
+            place,
+            Side::Keys,
+            &mut buffers.scratch,
+        );
+        let place = self.place(place.image, place.head);
+        let shape = [self.keys, width];
         self.terms.apply(scores, shape, place, start, Fill::Score);
     }
 
@@ -276,14 +263,14 @@ impl<'a> Problem<'a> {
     /// is unused): the queries come first, token by token. `d_out` is the gradient of the output.
     pub(in crate::attention) fn backward(
         &self,
-        d_out: Heads<'a>,
+        d_out: Heads<'a, T>,
         saved: &[f32],
         size: usize,
         layouts: [HeadLayout; 3],
-    ) -> Vec<f32> {
+    ) -> Vec<T> {
         let parts = (PARTS / self.images.max(1)).clamp(1, self.blocks().max(1));
         let images = (0..self.images).into_par_iter();
-        par_build(self.images * size, size, images, |out, image| {
+        T::gradients(self.images * size, size, images, |out, image| {
             let backward = Backward::new(self, image, d_out, saved);
             if parts > 1 {
                 backward.in_parts(out, layouts, parts);
@@ -297,28 +284,5 @@ impl<'a> Problem<'a> {
             };
             backward.whole(target, &mut Buffers::default());
         })
-    }
-}
-
-wide! {
-    /// [`softmax_row`] of every row of a block in one head.
-    fn softmax<'a, simd: S>(
-        problem: &'a Problem<'a>,
-        head: usize,
-        scores: &'a mut [f32],
-        saved: &'a mut [f32],
-        selection: &'a mut Vec<f32>,
-    ) {
-        let rows = scores.chunks_exact_mut(problem.width());
-        let masked = problem.terms.mask.is_some();
-        for (row, (state, _)) in rows.zip(problem.records_mut(saved, head)) {
-            let row = &mut row[..problem.keys];
-            *state = softmax_row(simd, row, problem.kept, selection);
-            if masked && state.max == HIDDEN {
-                // No key is visible.
-                row.fill(f32::NAN);
-                *state = RowState::undefined();
-            }
-        }
     }
 }

@@ -6,7 +6,7 @@
 use pulp::Simd;
 
 use super::backward::{HeadBlock, Target};
-use super::{Problem, bits};
+use super::{Operand, Problem, bits};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::simd::dot;
 use crate::cpu::softmax_row::{exp_all, extremes, scale, survivors};
@@ -18,11 +18,12 @@ const CHANNELS: usize = 16;
 /// Keys are skipped if at most one of so many is kept. At one of four the two ways take equally long, from 197 to 3,136 keys.
 const SHARE: usize = 5;
 
-impl Problem<'_> {
-    /// Whether the keys that were dropped are skipped. It depends only on the shapes and the number of kept keys.
+impl<T: Operand> Problem<'_, T> {
+    /// Whether the keys that were dropped are skipped. It depends only on the type, the shapes and the number of kept keys.
     pub(super) fn is_sparse(&self) -> bool {
         let fits = |dim: usize| dim > 0 && dim.is_multiple_of(CHANNELS);
-        self.kept.saturating_mul(SHARE) <= self.keys
+        T::SKIPS
+            && self.kept.saturating_mul(SHARE) <= self.keys
             && self.terms.bias.is_none()
             && self.terms.mask.is_none()
             && fits(self.k.layout.dim)
@@ -33,7 +34,7 @@ impl Problem<'_> {
 /// The keys that a row keeps, their weights, and the gradients of the weights. The buffers only grow; after
 /// [`read`](Self::read) the first values are valid.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(in crate::attention) struct Kept {
     keys: Vec<u32>,
     weights: Vec<f32>,
     d_weights: Vec<f32>,
@@ -72,9 +73,9 @@ wide! {
         let [image, head] = place;
         let v = problem.v(image, head);
         let [all, dim] = v.shape();
-        let rows = scores.chunks_exact_mut(problem.width());
+        let rows = scores.chunks_exact_mut(problem.rows().width());
         let out = out.chunks_mut(problem.heads * dim);
-        for ((row, out), (state, set)) in rows.zip(out).zip(problem.records_mut(saved, head)) {
+        for ((row, out), (state, set)) in rows.zip(out).zip(problem.rows().records_mut(saved, head)) {
             let row = &mut row[..all];
             *state = survivors(simd, row, problem.kept, selection);
             bits::write(row, state, set);
@@ -98,7 +99,7 @@ wide! {
         let [q, k, v] = block.inputs;
         let (all, dim) = (k.shape()[0], q.shape()[1]);
         let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(block.head);
-        let records = problem.records(block.saved, block.head);
+        let records = problem.rows().records(block.saved, block.head);
         for (number, (state, set)) in records.enumerate() {
             let (q, d_out) = (line(q, number), line(block.d_out, number));
             let (keys, weights, d_weights) = kept.read(set, all);

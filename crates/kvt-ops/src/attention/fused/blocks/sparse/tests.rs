@@ -1,5 +1,6 @@
 use super::*;
-use crate::attention::fused::blocks::{HeadLayout, Heads, STATE, Term, Terms};
+use crate::attention::fused::blocks::rows::STATE;
+use crate::attention::fused::blocks::{HeadLayout, Heads, Term, Terms};
 
 fn problem<'a>(kept: usize, [dim, value_dim]: [usize; 2], terms: Terms<'a>) -> Problem<'a> {
     let heads = |dim| Heads {
@@ -13,6 +14,7 @@ fn problem<'a>(kept: usize, [dim, value_dim]: [usize; 2], terms: Terms<'a>) -> P
         },
     };
     Problem {
+        means: (),
         images: 1,
         heads: 1,
         heads_folded_into_images: 1,
