@@ -89,7 +89,7 @@ fn solve(kernel: Kernel, inputs: &Inputs, kept: usize) -> [Vec<f32>; 4] {
     [out, grad(0), grad(1), grad(2)]
 }
 
-/// Sizes that fill tiles and pairs, and others; images that threads share, and images that are divided among them.
+/// Sizes that fill tiles and pairs, and others; images that threads share, of one and of several blocks, and images that are divided among them.
 #[test]
 fn outputs_and_gradients_agree_with_sorting() {
     for (images, queries, keys, dim, value_dim) in [
@@ -97,6 +97,7 @@ fn outputs_and_gradients_agree_with_sorting() {
         (1, 90, 65, 17, 32),
         (2, 131, 197, 64, 16),
         (9, 13, 17, 32, 21),
+        (9, 70, 17, 16, 16),
     ] {
         let sizes = Sizes {
             images,
