@@ -35,8 +35,8 @@ pub(in crate::attention) struct Scratch {
 /// Keys and values of a head, as the right factors of products.
 pub(in crate::attention) struct Packed {
     k_columns: Right,
-    /// For the gradients alone.
-    v_columns: Option<Right>,
+    /// Empty in the forward pass.
+    v_columns: Right,
     /// Values in the forward pass, and keys in the backward pass.
     rows: Right,
 }
@@ -72,8 +72,8 @@ impl Operand for bf16 {
         let heads = heads.map(|head| {
             let (k, v) = (problem.k(image, head), problem.v(image, head));
             let (v_columns, rows) = match pass {
-                Pass::Forward => (None, v),
-                Pass::Backward => (Some(packed(v.t())), k),
+                Pass::Forward => (Right::default(), v),
+                Pass::Backward => (packed(v.t()), k),
             };
             Packed {
                 k_columns: packed(k.t()),
@@ -94,9 +94,9 @@ impl Operand for bf16 {
         scratch: &mut Scratch,
     ) {
         let packed = &place.packed[place.head];
-        let columns = match (side, &packed.v_columns) {
-            (Side::Keys, _) => &packed.k_columns,
-            (Side::Values, columns) => columns.as_ref().unwrap_or(&packed.rows),
+        let columns = match side {
+            Side::Keys => &packed.k_columns,
+            Side::Values => &packed.v_columns,
         };
         let (kernel, left) = (problem.means, &mut scratch.left);
         products::multiply(kernel, out, Write::Replace, factor, rows, columns, left);
