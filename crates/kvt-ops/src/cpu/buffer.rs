@@ -95,6 +95,23 @@ pub(crate) fn par_write_with<V: Copy + Send, S, T: Send>(
     values
 }
 
+/// The sum of parts of `len` values each, place by place, in order, on all threads; of one part, itself.
+pub(crate) fn sum_of_parts(parts: Vec<f32>, len: usize) -> Vec<f32> {
+    const BLOCK: usize = 4096;
+    if parts.len() <= len {
+        return parts;
+    }
+    let (first, others) = parts.split_at(len);
+    let starts = (0..len).into_par_iter().step_by(BLOCK);
+    par_map_copy(first, BLOCK, starts, |sum, start| {
+        for part in others.chunks_exact(len) {
+            for (sum, x) in sum.iter_mut().zip(&part[start..]) {
+                *sum += x;
+            }
+        }
+    })
+}
+
 /// The first `len` values of a buffer, which grows if it is too short. They may be stale.
 pub(crate) fn grown<V: Copy + Default>(buffer: &mut Vec<V>, len: usize) -> &mut [V] {
     if buffer.len() < len {
@@ -148,6 +165,17 @@ pub(crate) fn tensor(values: Vec<f32>, shape: Shape) -> FloatTensor<Flex> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_added_place_by_place() {
+        // More values than are added at a time.
+        for (parts, len) in [(3, 5000), (2, 1), (1, 7), (0, 7), (4, 0)] {
+            let values: Vec<f32> = (0..parts * len).map(|i| (i % 97) as f32).collect();
+            let sum = |place: usize| (0..parts).map(|part| values[part * len + place]).sum();
+            let expected: Vec<f32> = (0..len.min(values.len())).map(sum).collect();
+            assert_eq!(sum_of_parts(values.clone(), len), expected);
+        }
+    }
 
     #[test]
     fn every_part_is_built_once_from_zeros() {

@@ -1,10 +1,12 @@
 //! Matrix products of strided views, with the `gemm` crate.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 pub(crate) use gemm::Parallelism;
 use rayon::prelude::*;
 
+use super::buffer::{par_write_with, sum_of_parts};
 use super::small;
 use crate::contiguous::cpu::transposed;
 
@@ -157,22 +159,61 @@ pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
 }
 
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
+    let len = a.shape[0] * b.shape[1];
+    let mut out = Vec::with_capacity(len);
+    write_product(threads, &mut out.spare_capacity_mut()[..len], a, b);
+    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+    // SAFETY: the product has as many values as the vector, and has written them.
+    unsafe {
+        out.set_len(len);
+    }
+    out
+}
+
+/// `a b`, row by row, in places that may hold nothing yet, on the given threads.
+///
+/// # Panics
+/// If the shapes do not match, or the places are more or fewer.
+pub(crate) fn write_product<'o>(
+    threads: Parallelism,
+    out: &'o mut [MaybeUninit<f32>],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+) -> &'o mut [f32] {
+    let [rows, columns] = [a.shape[0], b.shape[1]];
+    assert_eq!(out.len(), rows * columns, "places that do not fit");
+    write_rows(threads, (&mut *out, columns), a, b);
+    #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
+    // SAFETY: each place is one of the product, which has written it.
+    unsafe {
+        out.assume_init_mut()
+    }
+}
+
+/// As [`write_product`], for rows that start `stride` apart. What is between them stays as it is.
+///
+/// # Panics
+/// If the shapes do not match, or the product does not fit in `out`.
+pub(crate) fn write_rows(
+    threads: Parallelism,
+    (out, stride): (&mut [MaybeUninit<f32>], usize),
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+) {
+    assert_product(out.len(), stride, a, b);
     let [rows, columns] = [a.shape[0], b.shape[1]];
     if rows == 1 || columns == 1 {
         // The product with a vector reads the values that it replaces.
-        let mut out = vec![0.0; rows * columns];
-        multiply(&mut out, columns, Write::Replace, 1.0, a, b);
-        return out;
+        for row in 0..rows {
+            out[row * stride..][..columns].fill(MaybeUninit::new(0.0));
+        }
     }
-    let mut out: Vec<f32> = Vec::with_capacity(rows * columns);
-    let values = out.as_mut_ptr();
+    let out = out.as_mut_ptr().cast::<f32>();
     #[expect(unsafe_code, reason = "`gemm` takes pointers")]
-    // SAFETY: the vector has room for all rows, and the product writes every value and reads none.
+    // SAFETY: the product fits in the places, as checked above, and it writes each value; those that it reads were written.
     unsafe {
-        gemm(values, columns, Write::Replace, 1.0, a, b, threads);
-        out.set_len(rows * columns);
+        gemm(out, stride, Write::Replace, 1.0, a, b, threads);
     }
-    out
 }
 
 /// `a^T b` in a new vector, row by row, for matrices with many more rows than columns. The sum over the rows is split
@@ -181,37 +222,36 @@ fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
 /// # Panics
 /// If the shapes do not match.
 pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
-    const ROWS: usize = 512;
+    /// Maximum number of parts, and minimum number of rows in each.
+    const PARTS: usize = 16;
+    const ROWS: usize = 768;
     if a.shape[1] > b.shape[1] {
         // `gemm` is faster if the output has more columns than rows.
         let shape = [b.shape[1], a.shape[1]];
         return transposed(&product_over_rows(b, a), shape, shape[1]);
     }
-    let rows = a.shape[0];
-    let parts = (rows / ROWS).clamp(1, 16);
-    let part = rows.div_ceil(parts).max(1);
-    let parts: Vec<usize> = (0..rows).step_by(part).collect();
-    let threads = threads_of_each(parts.len());
-    parts
-        .into_par_iter()
-        .map(|start| {
-            let range = start..(start + part).min(rows);
-            product_by(a.rows(range.clone()).t(), b.rows(range), threads)
-        })
-        .collect::<Vec<_>>()
-        .into_iter()
-        .reduce(|mut sum, part| {
-            for (sum, x) in sum.iter_mut().zip(part) {
-                *sum += x;
-            }
-            sum
-        })
-        .unwrap_or_else(|| vec![0.0; a.shape[1] * b.shape[1]])
+    let (rows, len) = (a.shape[0], a.shape[1] * b.shape[1]);
+    // A power of two, which a few threads can share equally.
+    let parts = 1 << (rows / ROWS).clamp(1, PARTS).ilog2();
+    let (part, threads) = (rows.div_ceil(parts), threads_of_each(parts));
+    let numbers = (0..parts).into_par_iter();
+    let products = par_write_with(
+        parts * len,
+        len,
+        numbers,
+        || (),
+        |(), out, number| {
+            let range = number * part..((number + 1) * part).min(rows);
+            let (a, b) = (a.rows(range.clone()).t(), b.rows(range));
+            write_product(threads, out, a, b)
+        },
+    );
+    sum_of_parts(products, len)
 }
 
 /// # Safety
-/// `out` points to memory for the product with rows `stride` apart; nothing else refers to it, and with
-/// [`Write::Add`] it is initialised.
+/// `out` points to memory for the product with rows `stride` apart; nothing else refers to it. It is initialised with
+/// [`Write::Add`], and if the product has one row or one column.
 #[expect(unsafe_code, reason = "`gemm` takes pointers")]
 unsafe fn gemm(
     out: *mut f32,
@@ -284,7 +324,13 @@ mod tests {
 
     #[test]
     fn products_match_the_definition() {
-        for (rows, m, n) in [(1, 1, 1), (3, 2, 5), (1500, 17, 4), (2049, 3, 33)] {
+        for (rows, m, n) in [
+            (1, 1, 1),
+            (3, 2, 5),
+            (1500, 17, 4),
+            (2049, 3, 33),
+            (3200, 17, 40),
+        ] {
             let (a, b) = (values(rows * m, 1), values(rows * n, 2));
             let naive = |i: usize, j: usize| -> f32 {
                 (0..rows).map(|r| a[r * m + i] * b[r * n + j]).sum()

@@ -59,28 +59,4 @@ wide! {
             }
         }
     }
-
-    /// The map of parts.
-    pub(super) fn join<'a>(phases: Phases, parts: &'a [f32], map: &'a mut [f32]) {
-        let Windows { width, stride, .. } = phases.windows;
-        let parts = parts.chunks_exact(stride * phases.width);
-        for (row, parts) in map.chunks_exact_mut(width).zip(parts) {
-            if stride == 2 {
-                let (even, odd) = parts.split_at(phases.width);
-                let (pairs, last) = row.as_chunks_mut::<2>();
-                for ([first, second], (even, odd)) in pairs.iter_mut().zip(even.iter().zip(odd)) {
-                    (*first, *second) = (*even, *odd);
-                }
-                if let ([last], Some(end)) = (last, even.last()) {
-                    *last = *end;
-                }
-                continue;
-            }
-            for (phase, part) in parts.chunks_exact(phases.width).enumerate() {
-                for (to, from) in row.iter_mut().skip(phase).step_by(stride).zip(part) {
-                    *to = *from;
-                }
-            }
-        }
-    }
 }

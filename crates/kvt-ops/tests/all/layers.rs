@@ -264,9 +264,9 @@ fn the_number_of_threads_does_not_change_a_bit() {
             .build()
             .unwrap();
         pool.install(|| {
-            let x = input([5, 300, 24], 1, &device).require_grad();
+            let x = input([5, 700, 24], 1, &device).require_grad();
             let out = linear(&layer, gelu(layer_norm(&norm, x.clone(), 1e-6)));
-            let grads = (out.clone() * input([5, 300, 40], 3, &device))
+            let grads = (out.clone() * input([5, 700, 40], 3, &device))
                 .sum()
                 .backward();
             let mut all = vec![values(out), values(x.grad(&grads).unwrap())];

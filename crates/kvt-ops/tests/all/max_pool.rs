@@ -53,7 +53,7 @@ fn defined(
 
 #[test]
 fn outputs_and_gradients_match_the_definition() {
-    // So-ViT's; an odd map; without padding; one window; windows that do not touch.
+    // So-ViT's; an odd map; without padding; one window; windows that do not touch; rows of more than one register.
     for (size, [kernel, stride, padding]) in [
         ([8, 8], [3, 2, 1]),
         ([5, 9], [3, 2, 1]),
@@ -61,6 +61,8 @@ fn outputs_and_gradients_match_the_definition() {
         ([3, 3], [3, 1, 0]),
         ([7, 8], [2, 3, 1]),
         ([4, 5], [3, 1, 1]),
+        ([6, 41], [3, 2, 1]),
+        ([3, 50], [2, 1, 1]),
     ] {
         let settings = Window {
             kernel,
@@ -104,6 +106,36 @@ fn a_nan_is_not_hidden() {
     let grads = out.clone().sum().backward();
     assert!(values(out)[0].is_nan());
     assert_eq!(values(x.grad(&grads).unwrap()), [0.0, 1.0, 0.0, 0.0]);
+}
+
+/// In rows of more than one register, and where windows overlap: each gives its gradient to its first NaN, or first pixel of -inf.
+#[test]
+fn the_first_nan_and_the_first_of_endless_pixels_have_the_gradient() {
+    let device = burn::tensor::Device::flex().autodiff();
+    let (height, width) = (2, 41);
+    let mut numbers = numbers(height * width, 2003);
+    numbers[20..26].fill(f32::NEG_INFINITY);
+    numbers[width + 20..width + 26].fill(f32::NEG_INFINITY);
+    numbers[10] = f32::NAN;
+    numbers[width + 9] = f32::NAN;
+    let x = tensor(&numbers, [1, 1, height, width], &device).require_grad();
+    let settings = Window {
+        kernel: 2,
+        stride: 1,
+        padding: 0,
+    };
+    let out = max_pool2d(x.clone(), settings);
+    let grads = out.clone().sum().backward();
+    let (out, grad) = (values(out), values(x.grad(&grads).unwrap()));
+    let nan: Vec<usize> = (0..width - 1).filter(|at| out[*at].is_nan()).collect();
+    assert_eq!(nan, [8, 9, 10]);
+    // Windows 9 and 10 hold the NaN of the first row, window 8 only that of the second.
+    assert_eq!([grad[10], grad[width + 9]], [2.0, 1.0]);
+    let endless: Vec<usize> = (0..width - 1)
+        .filter(|at| out[*at] == f32::NEG_INFINITY)
+        .collect();
+    assert_eq!(endless, [20, 21, 22, 23, 24]);
+    assert_eq!(grad[20..25], [1.0; 5]);
 }
 
 #[test]

@@ -80,6 +80,8 @@ fn skipping_dropped_keys_changes_nothing_but_the_rounding() {
         // One query; words of a set that are full and nearly empty.
         [1, 1, 1, 64, 32, 32],
         [2, 1, 3, 129, 32, 112],
+        // More registers than a product sums at a time.
+        [1, 2, 40, 130, 144, 160],
     ] {
         let keys = shape[3];
         let inputs = numbers(shape);

@@ -29,7 +29,7 @@ impl Geometry {
             for (filter, (out, kernel)) in out.chunks_exact_mut(positions).zip(kernels).enumerate()
             {
                 convolve(self.windows, image, kernel, out);
-                add_bias(out, bias, first + filter);
+                add_bias(out, bias.map(|bias| bias[first + filter]));
             }
         })
     }

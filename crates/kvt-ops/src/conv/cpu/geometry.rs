@@ -107,8 +107,13 @@ impl Geometry {
         first..(first + self.images).min(self.batch)
     }
 
+    /// The products of all groups in a block.
+    pub(super) fn strips(&self, block: usize) -> impl Iterator<Item = Strip> {
+        (0..self.groups).flat_map(move |group| self.strips_of(block, group))
+    }
+
     /// The products of a group in a block.
-    pub(super) fn strips(&self, block: usize, group: usize) -> impl Iterator<Item = Strip> {
+    pub(super) fn strips_of(&self, block: usize, group: usize) -> impl Iterator<Item = Strip> {
         let (images, step, end) = (self.block(block), self.rows, self.windows.rows);
         (0..end).step_by(step).map(move |row| Strip {
             images: images.clone(),

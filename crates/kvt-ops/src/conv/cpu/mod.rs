@@ -1,6 +1,8 @@
 //! Convolution on the CPU: per group, a product of the weight and the windows of some images as columns, or, for groups of one
 //! channel, sums of shifted images. Other types are computed in f32, and the output is rounded once.
 
+use std::mem::MaybeUninit;
+
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
 use rayon::prelude::*;
@@ -9,8 +11,10 @@ use super::{ConvOps, Settings};
 use crate::batch_norm::cpu::sums::{Layout, channel_sums};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::{contiguous, transpose};
-use crate::cpu::buffer::{grown, par_build, par_build_with, tensor, values_of};
-use crate::cpu::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
+use crate::cpu::buffer::{
+    filled, grown, par_build, par_build_with, par_write_with, sum_of_parts, tensor, values_of,
+};
+use crate::cpu::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each, write_rows};
 use crate::optional::Optional;
 use crate::window::Window;
 
@@ -132,59 +136,89 @@ impl Geometry {
         (flipped, shape)
     }
 
-    /// The values of all images, `values` each. `fill` computes those of a strip, in the images of its block.
-    fn by_strips(
+    /// The values of all images, `values` each. `write` writes those of a block.
+    fn by_blocks(
         &self,
         values: usize,
-        fill: impl Fn(&mut Scratch, &mut [f32], &Strip, Parallelism) + Sync + Send,
+        write: impl for<'o> Fn(
+            &mut Scratch,
+            &'o mut [MaybeUninit<f32>],
+            usize,
+            Parallelism,
+        ) -> &'o mut [f32]
+        + Sync
+        + Send,
     ) -> Vec<f32> {
         let blocks = self.blocks();
         let threads = threads_of_each(blocks);
         let numbers = (0..blocks).into_par_iter();
         let (len, part) = (self.batch * values, self.images * values);
-        let fill_block = |scratch: &mut Scratch, out: &mut [f32], block: usize| {
-            for strip in (0..self.groups).flat_map(|group| self.strips(block, group)) {
-                fill(scratch, out, &strip, threads);
-            }
-        };
-        par_build_with(len, part, numbers, Scratch::default, fill_block)
+        par_write_with(
+            len,
+            part,
+            numbers,
+            Scratch::default,
+            |scratch, out, block| write(scratch, out, block, threads),
+        )
     }
 
     fn forward(&self, images: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         if self.is_depthwise() {
             return self.depthwise(images, weight, bias);
         }
-        let positions = self.windows.positions();
-        self.by_strips(self.output(), |scratch, out, strip, threads| {
-            let weight = self.weight(weight, strip.group);
-            let columns = self.columns(&mut scratch.columns, images, strip);
-            let start = |image| self.group_start(image, strip.group, self.outputs, positions);
-            if strip.images.len() == 1 {
-                let out = &mut out[start(0) + strip.rows.start * self.windows.columns..];
-                let to = (&mut *out, positions);
-                multiply_on(threads, to, Write::Replace, 1.0, weight, columns);
-                // The product is still in the cache.
-                let len = strip.rows.len() * self.windows.columns;
-                for (channel, plane) in out.chunks_mut(positions).take(self.outputs).enumerate() {
-                    add_bias(
-                        &mut plane[..len],
-                        bias,
-                        strip.group * self.outputs + channel,
-                    );
-                }
-                return;
+        self.by_blocks(self.output(), |scratch, out, block, threads| {
+            for strip in self.strips(block) {
+                let columns = self.columns(&mut scratch.columns, images, &strip);
+                let factors = (self.weight(weight, strip.group), columns);
+                self.write_strip(&mut scratch.outputs, out, &strip, factors, bias, threads);
             }
-            let product = product_in(&mut scratch.outputs, weight, columns, threads);
-            let count = strip.images.len() * positions;
-            for (channel, row) in product.chunks_exact(count).enumerate() {
-                for (image, values) in row.chunks_exact(positions).enumerate() {
-                    let start = start(image) + channel * positions;
-                    let out = &mut out[start..start + positions];
-                    out.copy_from_slice(values);
-                    add_bias(out, bias, strip.group * self.outputs + channel);
-                }
+            #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
+            // SAFETY: the strips of a block have all positions of all its outputs, and each was written.
+            unsafe {
+                out.assume_init_mut()
             }
         })
+    }
+
+    /// Writes the outputs of a strip, which are products of weight and columns with a bias, to those of its block.
+    fn write_strip(
+        &self,
+        buffer: &mut Vec<f32>,
+        out: &mut [MaybeUninit<f32>],
+        strip: &Strip,
+        (weight, columns): (Matrix<'_>, Matrix<'_>),
+        bias: Option<&[f32]>,
+        threads: Parallelism,
+    ) {
+        let positions = self.windows.positions();
+        let of_group = bias.map(|bias| &bias[strip.group * self.outputs..]);
+        let start = |image| self.group_start(image, strip.group, self.outputs, positions);
+        if strip.images.len() == 1 {
+            let out = &mut out[start(0) + strip.rows.start * self.windows.columns..];
+            write_rows(threads, (&mut *out, positions), weight, columns);
+            let Some(bias) = of_group else {
+                return;
+            };
+            // The product is still in the cache.
+            let len = strip.rows.len() * self.windows.columns;
+            for (plane, bias) in out.chunks_mut(positions).zip(&bias[..self.outputs]) {
+                #[expect(unsafe_code, reason = "values that were not there before")]
+                // SAFETY: the product has just written them.
+                let plane = unsafe { plane[..len].assume_init_mut() };
+                add_bias(plane, Some(*bias));
+            }
+            return;
+        }
+        let product = product_in(buffer, weight, columns, threads);
+        let count = strip.images.len() * positions;
+        for (channel, row) in product.chunks_exact(count).enumerate() {
+            let bias = of_group.map(|bias| bias[channel]);
+            for (image, values) in row.chunks_exact(positions).enumerate() {
+                let start = start(image) + channel * positions;
+                let out = out[start..start + positions].write_copy_of_slice(values);
+                add_bias(out, bias);
+            }
+        }
     }
 
     fn image_gradient(&self, weight: &[f32], grads: &[f32]) -> Vec<f32> {
@@ -192,25 +226,37 @@ impl Geometry {
             return self.depthwise_image_gradient(weight, grads);
         }
         let (pixels, area) = (self.windows.pixels(), self.windows.area());
-        self.by_strips(self.input(), |scratch, out, strip, threads| {
-            let weight = self.weight(weight, strip.group).t();
-            let grad = self.gradient(&mut scratch.outputs, grads, strip);
-            let start = |image| self.group_start(image, strip.group, self.inputs, pixels);
-            if self.single_pixels() && strip.images.len() == 1 {
-                let out = (&mut out[start(0)..], pixels);
-                multiply_on(threads, out, Write::Replace, 1.0, weight, grad);
-                return;
+        self.by_blocks(self.input(), |scratch, out, block, threads| {
+            let start = |image, group| self.group_start(image, group, self.inputs, pixels);
+            let are_products = self.single_pixels() && self.block(block).len() == 1;
+            if are_products {
+                for strip in self.strips(block) {
+                    let weight = self.weight(weight, strip.group).t();
+                    let grad = self.gradient(&mut scratch.outputs, grads, &strip);
+                    let out = &mut out[start(0, strip.group)..];
+                    write_rows(threads, (out, pixels), weight, grad);
+                }
+                #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
+                // SAFETY: each group has one strip, of all pixels of its inputs.
+                return unsafe { out.assume_init_mut() };
             }
-            let columns = product_in(&mut scratch.columns, weight, grad, threads);
-            let each = strip.rows.len() * self.windows.columns;
-            let count = strip.images.len() * each;
-            for number in 0..strip.images.len() {
-                let channels = &mut out[start(number)..][..self.inputs * pixels];
-                for (channel, image) in channels.chunks_exact_mut(pixels).enumerate() {
-                    let columns = &columns[channel * area * count + number * each..];
-                    self.windows.fold(&strip.rows, columns, count, image);
+            let out = filled(out, std::iter::repeat(0.0));
+            for strip in self.strips(block) {
+                let weight = self.weight(weight, strip.group).t();
+                let grad = self.gradient(&mut scratch.outputs, grads, &strip);
+                let columns = product_in(&mut scratch.columns, weight, grad, threads);
+                let each = strip.rows.len() * self.windows.columns;
+                let count = strip.images.len() * each;
+                for number in 0..strip.images.len() {
+                    let start = start(number, strip.group);
+                    let channels = &mut out[start..][..self.inputs * pixels];
+                    for (channel, image) in channels.chunks_exact_mut(pixels).enumerate() {
+                        let columns = &columns[channel * area * count + number * each..];
+                        self.windows.fold(&strip.rows, columns, count, image);
+                    }
                 }
             }
+            out
         })
     }
 
@@ -233,7 +279,7 @@ impl Geometry {
         let add = |scratch: &mut Scratch, out: &mut [f32], number: usize| {
             let (part, group) = (number / groups, number % groups);
             let blocks = part * blocks / parts..(part + 1) * blocks / parts;
-            for strip in blocks.flat_map(|block| self.strips(block, group)) {
+            for strip in blocks.flat_map(|block| self.strips_of(block, group)) {
                 let grad = self.gradient(&mut scratch.outputs, grads, &strip);
                 let columns = self.columns(&mut scratch.columns, images, &strip);
                 // The product makes rows of the columns of its second factor, which takes longer than the product itself
@@ -248,7 +294,7 @@ impl Geometry {
             }
         };
         let sums = par_build_with(parts * len, of_group, numbers, Scratch::default, add);
-        let sum = if parts > 1 { added(&sums, len) } else { sums };
+        let sum = sum_of_parts(sums, len);
         if !transposed {
             return sum;
         }
@@ -259,23 +305,9 @@ impl Geometry {
     }
 }
 
-/// The sum of parts of `len` values.
-fn added(parts: &[f32], len: usize) -> Vec<f32> {
-    const VALUES: usize = 4096;
-    let starts = (0..len.div_ceil(VALUES)).into_par_iter();
-    par_build(len, VALUES, starts, |out: &mut [f32], number| {
-        for part in parts.chunks_exact(len) {
-            for (out, x) in out.iter_mut().zip(&part[number * VALUES..]) {
-                *out += x;
-            }
-        }
-    })
-}
-
 /// Adds the bias of a channel, if there is one, to its values.
-fn add_bias(values: &mut [f32], bias: Option<&[f32]>, channel: usize) {
+fn add_bias(values: &mut [f32], bias: Option<f32>) {
     if let Some(bias) = bias {
-        let bias = bias[channel];
         values.iter_mut().for_each(|x| *x += bias);
     }
 }

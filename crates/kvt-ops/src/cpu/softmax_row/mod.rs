@@ -34,12 +34,9 @@ impl RowState {
     }
 
     /// Sets the scores that tie with the last survivor and come after it to `-inf`. Returns the least score that survives:
-    /// smaller ones are dropped, or their weight rounds to zero. Of an undefined row all scores survive.
+    /// smaller ones are dropped, or their weight rounds to zero. The row's softmax is defined.
     #[inline(always)]
     pub(crate) fn drop_ties(&self, row: &mut [f32]) -> f32 {
-        if self.scale.is_nan() {
-            return f32::NEG_INFINITY;
-        }
         // There are rarely any.
         for x in row.iter_mut().skip(self.bound as usize) {
             if *x == self.threshold {

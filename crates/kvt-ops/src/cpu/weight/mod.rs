@@ -1,7 +1,8 @@
 //! Products of rows with the weight of a layer, with a bias and a residual, block by block.
 //!
-//! On CPUs with AVX-512 the weight is packed once, for all blocks, in panels of 32 columns, and a kernel makes tiles of up to 12
-//! rows; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each block.
+//! On CPUs with AVX-512, or with AVX2, the weight is packed once, for all blocks, in panels of 32 or 16 columns, and a kernel makes tiles of
+//! up to 12 or 6 rows; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each
+//! block.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -14,17 +15,14 @@ use super::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
 use crate::contiguous::cpu::{transpose, transposed};
 use kernel::Kernel;
 
-#[cfg_attr(not(target_arch = "x86_64"), path = "no_kernel.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "kernel/none.rs")]
 mod kernel;
 
-/// Numbers per register.
-const LANES: usize = 16;
+/// Numbers in a line of the cache.
+const LINE: usize = 16;
 
-/// Columns per panel: two registers.
-const WIDTH: usize = 2 * LANES;
-
-/// Maximum number of rows per tile.
-const HEIGHT: usize = 12;
+/// Minimum number of rows for which a weight is packed.
+const FEW: usize = 24;
 
 /// Maximum number of values in the widest rows of a block: they stay in the cache of a core until the block is done.
 const BLOCK: usize = 96 * 1024;
@@ -36,10 +34,10 @@ pub(crate) enum Weight<'a> {
     Plain(Cow<'a, [f32]>, [usize; 2]),
 }
 
-/// A row of a panel, in whole lines of the cache: one that straddles a line takes two reads.
+/// Part of a row of a panel, in a whole line of the cache: one that straddles a line takes two reads.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
-struct Line([f32; WIDTH]);
+struct Line([f32; LINE]);
 
 /// A matrix in panels of columns; missing columns are zeros.
 pub(crate) struct Panels {
@@ -68,7 +66,7 @@ impl Blocks {
 impl<'a> Weight<'a> {
     /// For products with some rows. Packs a matrix on all threads if this CPU has the instructions, and the rows are worth it.
     pub(crate) fn for_rows(rows: usize, matrix: Matrix<'a>) -> Self {
-        let kernel = Kernel::detect().filter(|_| rows >= 2 * HEIGHT);
+        let kernel = Kernel::detect().filter(|_| rows >= FEW);
         Self::on(kernel, matrix)
     }
 
@@ -181,23 +179,24 @@ fn plain_height(rows: usize, width: usize) -> usize {
 impl Panels {
     fn new(kernel: Kernel, matrix: Matrix<'_>) -> Self {
         let (shape @ [inputs, outputs], [down, along]) = (matrix.shape(), matrix.strides());
-        let panels = outputs.div_ceil(WIDTH);
+        let (lines, width) = (kernel.lines(), kernel.lines() * LINE);
+        let panels = outputs.div_ceil(width);
         let numbers = (0..panels).into_par_iter();
         // A panel is filled with zeros by the thread that packs it: one thread for all of them would take as long as the copies.
         let values: Vec<Line> = par_build(
-            panels * inputs,
-            inputs,
+            panels * inputs * lines,
+            inputs * lines,
             numbers,
             |panel: &mut [Line], number| {
-                let first = number * WIDTH;
-                let count = WIDTH.min(outputs - first);
+                let panel: &mut [f32] = bytemuck::cast_slice_mut(panel);
+                let first = number * width;
+                let count = width.min(outputs - first);
                 if along != 1 {
                     let from = &matrix.values()[first * along..];
-                    let panel: &mut [f32] = bytemuck::cast_slice_mut(panel);
-                    transpose(panel, WIDTH, from, [count, inputs], along);
+                    transpose(panel, width, from, [count, inputs], along);
                     return;
                 }
-                for (input, Line(to)) in panel.iter_mut().enumerate() {
+                for (input, to) in panel.chunks_exact_mut(width).enumerate() {
                     let from = &matrix.values()[input * down + first..];
                     to[..count].copy_from_slice(&from[..count]);
                 }
@@ -218,17 +217,13 @@ impl Panels {
         residual: Option<&[f32]>,
     ) -> &'o mut [f32] {
         let ([inputs, outputs], rows) = (self.shape, x.shape()[0]);
-        for number in 0..outputs.div_ceil(WIDTH) {
-            let panel = &self.values[number * inputs..][..inputs];
-            let columns = number * WIDTH..outputs.min((number + 1) * WIDTH);
+        let (lines, width) = (self.kernel.lines(), self.kernel.lines() * LINE);
+        for number in 0..outputs.div_ceil(width) {
+            let panel = &self.values[number * inputs * lines..][..inputs * lines];
+            let columns = number * width..outputs.min((number + 1) * width);
             let mut row = 0;
             while row < rows {
-                let height = match rows - row {
-                    few @ ..4 => few,
-                    4..8 => 4,
-                    8..HEIGHT => 8,
-                    _ => HEIGHT,
-                };
+                let height = self.kernel.height(rows - row);
                 let x = x.rows(row..row + height);
                 let range = row * outputs..(row + height) * outputs;
                 let residual = residual.map(|residual| &residual[range.clone()]);

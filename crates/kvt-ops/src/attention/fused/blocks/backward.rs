@@ -96,20 +96,23 @@ impl<'a, T: Operand> Backward<'a, T> {
         let [q, k, v] = layouts;
         let Problem { keys, heads, .. } = *self.problem;
         let (block, blocks) = (self.problem.block(), self.problem.blocks());
-        let width = heads * (k.dim + v.dim);
+        // Those of a head follow each other: they are read and written from the first to the last, block by block.
+        let width = k.dim + v.dim;
         let copied = |offset, dim| HeadLayout {
             offset,
             image_stride: 0,
-            head_stride: dim,
+            head_stride: keys * width,
             token_stride: width,
             dim,
         };
-        let copies = [copied(0, k.dim), copied(heads * k.dim, v.dim)];
+        let copies = [copied(0, k.dim), copied(k.dim, v.dim)];
         let threads = rayon::current_num_threads().clamp(1, parts);
         // A copy and the buffers of a part. Reused from part to part: memory that one thread allocates and another frees
         // accumulates.
         let mut slots: Vec<(Vec<f32>, Buffers<T::Scratch>)> = Vec::new();
-        slots.resize_with(threads, || (vec![0.0; keys * width], Buffers::default()));
+        slots.resize_with(threads, || {
+            (vec![0.0; heads * keys * width], Buffers::default())
+        });
         for first in (0..parts).step_by(threads) {
             // The blocks of the parts from `first` on, with the places of their queries.
             let mut tasks: Vec<Vec<(usize, &mut [f32])>> = Vec::new();
@@ -267,8 +270,8 @@ fn add(
     let start = |layout: &HeadLayout, token: usize, head: usize| {
         layout.start(0, head) + token * layout.token_stride
     };
-    for token in 0..tokens {
-        for head in 0..heads {
+    for head in 0..heads {
+        for token in 0..tokens {
             let to = &mut to[start(to_layout, token, head)..][..to_layout.dim];
             let from = &from[start(from_layout, token, head)..][..to_layout.dim];
             for (to, from) in to.iter_mut().zip(from) {

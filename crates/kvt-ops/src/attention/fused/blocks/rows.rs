@@ -55,6 +55,12 @@ impl Rows {
         })
     }
 
+    /// The sets of keys that the rows of a block keep in a head, and the distance between them.
+    pub(super) fn sets<'b>(&self, saved: &'b [f32], head: usize) -> (&'b [u32], usize) {
+        let sets = &saved[head * self.record() + STATE..];
+        (bytemuck::cast_slice(sets), self.heads * self.record())
+    }
+
     /// As [`records`](Self::records).
     pub(super) fn records_mut<'b>(
         &self,

@@ -1,21 +1,27 @@
-//! The products of a block that need only the keys that were kept, row by row: the others are skipped.
+//! The products of a block that need only the keys that were kept: the others are skipped.
 //!
-//! A gathered product runs at about half the rate of a dense one, so this pays where few keys are kept
-//! ([`Problem::is_sparse`]).
+//! The forward pass goes row by row. The backward pass goes key by key, for all rows of a block that keep the key: it reads each key twice,
+//! and each value once, in order, and writes their gradients once, while the rows of the block stay in the cache. Such products still run at
+//! less than the rate of dense ones, so this pays where few keys are kept ([`Problem::is_sparse`]).
 
 use pulp::Simd;
 
 use super::backward::{HeadBlock, Target};
 use super::{Operand, Problem, bits};
+use crate::cpu::buffer::grown;
 use crate::cpu::gemm::Matrix;
 use crate::cpu::simd::dot;
 use crate::cpu::softmax_row::{exp_all, extremes, scale, survivors};
 use crate::cpu::wide::wide;
+use pairs::Pairs;
+
+mod pairs;
 
 /// Channels of a head are multiples of it, so that rows are whole registers on every CPU.
 const CHANNELS: usize = 16;
 
-/// Keys are skipped if at most one of so many is kept. At one of four the two ways take equally long, from 197 to 3,136 keys.
+/// Keys are skipped if at most one of so many is kept. At one of four skipping takes 0.9 of the time of dense products on a CPU with AVX2,
+/// from 197 to 3,136 keys; with AVX-512, where it saved less before it went key by key, that was not measured.
 const SHARE: usize = 5;
 
 impl<T: Operand> Problem<'_, T> {
@@ -31,31 +37,19 @@ impl<T: Operand> Problem<'_, T> {
     }
 }
 
-/// The keys that a row keeps, their weights, and the gradients of the weights. The buffers only grow; after
-/// [`read`](Self::read) the first values are valid.
+/// Buffers for the products of a block, which only grow.
 #[derive(Default)]
 pub(in crate::attention) struct Kept {
+    pairs: Pairs,
+    /// The keys of a row.
     keys: Vec<u32>,
+    /// The weights of pairs, and their gradients.
     weights: Vec<f32>,
     d_weights: Vec<f32>,
-}
-
-impl Kept {
-    /// Keys, weights and gradients of the keys in a set; only the keys are filled in.
-    #[inline(always)]
-    fn read(&mut self, set: &[u32], all: usize) -> (&[u32], &mut [f32], &mut [f32]) {
-        if self.keys.len() < all {
-            self.keys.resize(all, 0);
-            self.weights.resize(all, 0.0);
-            self.d_weights.resize(all, 0.0);
-        }
-        let count = bits::read(set, &mut self.keys);
-        (
-            &self.keys[..count],
-            &mut self.weights[..count],
-            &mut self.d_weights[..count],
-        )
-    }
+    /// The rows that keep a key, and the gradient of the score and the weight of each.
+    of_key: Vec<(u32, [f32; 2])>,
+    /// Queries, and gradients of outputs and of queries, row after row.
+    rows: [Vec<f32>; 3],
 }
 
 wide! {
@@ -73,19 +67,26 @@ wide! {
         let [image, head] = place;
         let v = problem.v(image, head);
         let [all, dim] = v.shape();
+        let Kept { keys, weights, .. } = kept;
+        let (keys, weights) = (grown(keys, all), grown(weights, all));
         let rows = scores.chunks_exact_mut(problem.rows().width());
         let out = out.chunks_mut(problem.heads * dim);
         for ((row, out), (state, set)) in rows.zip(out).zip(problem.rows().records_mut(saved, head)) {
             let row = &mut row[..all];
             *state = survivors(simd, row, problem.kept, selection);
-            bits::write(row, state, set);
-            let (keys, weights, _) = kept.read(set, all);
+            bits::write(simd, row, state, set);
+            let count = bits::read(set, keys);
+            let (keys, weights) = (&keys[..count], &mut weights[..count]);
             for (weight, &key) in weights.iter_mut().zip(keys) {
                 *weight = row[key as usize];
             }
             // NaN stays NaN.
             state.scale /= exp_all(simd, weights, state.max);
-            weighted_sum(simd, &mut out[..dim], keys, weights, v, state.scale);
+            let out = &mut out[..dim];
+            out.fill(0.0);
+            let rows = (v.values(), v.strides()[0]);
+            add_rows(simd, out, rows, keys.iter().zip(&*weights));
+            scale(out, state.scale);
         }
     }
 
@@ -96,38 +97,60 @@ wide! {
         target: &'a mut Target<'b>,
         kept: &'a mut Kept,
     ) {
-        let [q, k, v] = block.inputs;
-        let (all, dim) = (k.shape()[0], q.shape()[1]);
-        let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(block.head);
-        let records = problem.rows().records(block.saved, block.head);
-        for (number, (state, set)) in records.enumerate() {
-            let (q, d_out) = (line(q, number), line(block.d_out, number));
-            let (keys, weights, d_weights) = kept.read(set, all);
-            for (weight, &key) in weights.iter_mut().zip(keys) {
-                *weight = problem.scale * dot_of(simd, q, line(k, key as usize));
-            }
+        let ([q, k, v], [head, start]) = (block.inputs, [block.head, block.start]);
+        let ([all, dim], value_dim, layout) = (k.shape(), v.shape()[1], problem.rows());
+        let Kept { pairs, weights, d_weights, of_key, rows: [queries, d_outs, d_queries], .. } = kept;
+        pairs.clear();
+        for (_, set) in layout.records(block.saved, head) {
+            pairs.add_row(bits::count(set));
+        }
+        let height = pairs.rows();
+        let (weights, d_weights) = (grown(weights, pairs.len()), grown(d_weights, pairs.len()));
+        let queries = gathered(queries, q);
+        let d_outs = gathered(d_outs, block.d_out);
+        let (words, sets) = (bits::words(all), layout.sets(block.saved, head));
+        pairs.for_each_key(words, sets, |key, kept| {
+            let (k, v) = (line(k, key), line(v, key));
+            dots(simd, k, queries, kept, |pair, dot| weights[pair] = problem.scale * dot);
+            dots(simd, v, d_outs, kept, |pair, dot| d_weights[pair] = dot);
+        });
+        for (row, (state, _)) in layout.records(block.saved, head).enumerate() {
+            let range = pairs.of_row(row);
+            let (weights, d_weights) = (&mut weights[range.clone()], &mut d_weights[range]);
             // These scores are rounded otherwise than those of the forward pass. With their own largest score and sum the weights
             // add up to 1, and an error common to all of them cancels, as in a softmax. NaN stays NaN.
             let (_, largest) = extremes(simd, weights);
             let sum = exp_all(simd, weights, largest);
             let undefined = state.scale.is_nan();
             scale(weights, if undefined { f32::NAN } else { 1.0 / sum });
-            for (d_weight, &key) in d_weights.iter_mut().zip(keys) {
-                *d_weight = dot_of(simd, d_out, line(v, key as usize));
-            }
             // The gradients of the scores, times the scale.
             let mean = dot(simd, d_weights, weights);
             for (d_weight, weight) in d_weights.iter_mut().zip(&*weights) {
                 *d_weight = weight * (*d_weight - mean) * problem.scale;
             }
-            let d_query = &mut target.queries(block.head, block.start)[number * dq_stride..];
-            weighted_sum(simd, &mut d_query[..dim], keys, d_weights, k, 1.0);
-            for ((&key, &d_score), &weight) in keys.iter().zip(&*d_weights).zip(&*weights) {
-                let key = key as usize;
-                let (dk, dv) = (dk + key * dk_stride, dv + key * dv_stride);
-                add_to(simd, &mut target.out[dk..][..dim], q, d_score);
-                add_to(simd, &mut target.out[dv..][..d_out.len()], d_out, weight);
+        }
+        let d_queries = grown(d_queries, height * dim);
+        d_queries.fill(0.0);
+        let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(head);
+        let of_key = grown(of_key, height);
+        let out = &mut *target.out;
+        pairs.for_each_key(words, sets, |key, kept| {
+            let k = line(k, key);
+            for (&[row, pair], to) in kept.iter().zip(&mut *of_key) {
+                let pair = pair as usize;
+                *to = (row, [d_weights[pair], weights[pair]]);
+                add_to(simd, &mut d_queries[row as usize * dim..][..dim], k, to.1[0]);
             }
+            let of_key = &of_key[..kept.len()];
+            let (dk, dv) = (dk + key * dk_stride, dv + key * dv_stride);
+            let of_dk = of_key.iter().map(|(row, [x, _])| (row, x));
+            add_rows(simd, &mut out[dk..][..dim], (queries, dim), of_dk);
+            let of_dv = of_key.iter().map(|(row, [_, x])| (row, x));
+            add_rows(simd, &mut out[dv..][..value_dim], (d_outs, value_dim), of_dv);
+        });
+        let places = target.queries(head, start).chunks_mut(dq_stride);
+        for (place, d_query) in places.zip(d_queries.chunks_exact(dim)) {
+            place[..dim].copy_from_slice(d_query);
         }
     }
 }
@@ -138,15 +161,55 @@ fn line(matrix: Matrix<'_>, row: usize) -> &[f32] {
     &matrix.values()[row * matrix.strides()[0]..][..matrix.shape()[1]]
 }
 
-/// The dot product of whole registers.
+/// The rows of a matrix, one after another in a buffer.
 #[inline(always)]
-fn dot_of<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
-    let ((a, _), (b, _)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
-    let mut sum = simd.splat_f32s(0.0);
-    for (a, b) in a.iter().zip(b) {
-        sum = simd.mul_add_f32s(*a, *b, sum);
+fn gathered<'a>(buffer: &'a mut Vec<f32>, matrix: Matrix<'_>) -> &'a [f32] {
+    let [rows, columns] = matrix.shape();
+    let to = grown(buffer, rows * columns);
+    for (row, to) in to.chunks_exact_mut(columns).enumerate() {
+        to.copy_from_slice(line(matrix, row));
     }
-    simd.reduce_sum_f32s(sum)
+    to
+}
+
+/// The registers of a row of `rows`, each as long as `like`.
+#[inline(always)]
+fn registers<'a, S: Simd>(rows: &'a [f32], row: u32, like: &[f32]) -> &'a [S::f32s] {
+    S::as_simd_f32s(&rows[row as usize * like.len()..][..like.len()]).0
+}
+
+/// Calls `put` with the pair of each of some rows and the row's dot product with `line`, in whole registers. Four rows at a time read the
+/// line once.
+#[inline(always)]
+fn dots<S: Simd>(
+    simd: S,
+    line: &[f32],
+    rows: &[f32],
+    pairs: &[[u32; 2]],
+    mut put: impl FnMut(usize, f32),
+) {
+    let values = S::as_simd_f32s(line).0;
+    let zero = simd.splat_f32s(0.0);
+    let (fours, rest) = pairs.as_chunks::<4>();
+    for four in fours {
+        let [a, b, c, d] = four.map(|[row, _]| registers::<S>(rows, row, line));
+        let mut sums = [zero; 4];
+        for ((((x, a), b), c), d) in values.iter().zip(a).zip(b).zip(c).zip(d) {
+            for (sum, y) in sums.iter_mut().zip([a, b, c, d]) {
+                *sum = simd.mul_add_f32s(*x, *y, *sum);
+            }
+        }
+        for ([_, pair], sum) in four.iter().zip(sums) {
+            put(*pair as usize, simd.reduce_sum_f32s(sum));
+        }
+    }
+    for &[row, pair] in rest {
+        let mut sum = zero;
+        for (x, y) in values.iter().zip(registers::<S>(rows, row, line)) {
+            sum = simd.mul_add_f32s(*x, *y, sum);
+        }
+        put(pair as usize, simd.reduce_sum_f32s(sum));
+    }
 }
 
 /// `out += factor * row` in whole registers.
@@ -159,63 +222,57 @@ fn add_to<S: Simd>(simd: S, out: &mut [f32], row: &[f32], factor: f32) {
     }
 }
 
-/// `out = factor * sum(weight * row)` over the rows of a matrix that `keys` names.
+/// `out += sum(weight * row)` over those of some rows, which start `stride` apart, that are named, in whole registers.
 #[inline(always)]
-fn weighted_sum<S: Simd>(
+fn add_rows<'a, S: Simd>(
     simd: S,
     out: &mut [f32],
-    keys: &[u32],
-    weights: &[f32],
-    rows: Matrix<'_>,
-    factor: f32,
+    (rows, stride): (&[f32], usize),
+    weights: impl Iterator<Item = (&'a u32, &'a f32)> + Clone,
 ) {
     let (out, _) = S::as_mut_simd_f32s(out);
     let mut first = 0;
     while first < out.len() {
         let part = &mut out[first..];
+        let (rows, weights) = ((&rows[first * S::F32_LANES..], stride), weights.clone());
         first += match part.len() {
-            4.. => columns::<S, 4>(simd, part, first, keys, weights, rows, factor),
-            2.. => columns::<S, 2>(simd, part, first, keys, weights, rows, factor),
-            _ => columns::<S, 1>(simd, part, first, keys, weights, rows, factor),
+            8.. => add_columns::<S, 8, 1>(simd, part, rows, weights),
+            4.. => add_columns::<S, 4, 2>(simd, part, rows, weights),
+            2.. => add_columns::<S, 2, 2>(simd, part, rows, weights),
+            _ => add_columns::<S, 1, 2>(simd, part, rows, weights),
         };
     }
 }
 
-/// The `N` registers from `first` on of [`weighted_sum`]; returns `N`. Two sums, of every other key, hide the latency
-/// of an addition.
+/// The first `N` registers of [`add_rows`]; returns `N`. Where they are few, two sums, of every other row, hide the latency of an addition.
 #[inline(always)]
-fn columns<S: Simd, const N: usize>(
+fn add_columns<'a, S: Simd, const N: usize, const SUMS: usize>(
     simd: S,
     out: &mut [S::f32s],
-    first: usize,
-    keys: &[u32],
-    weights: &[f32],
-    rows: Matrix<'_>,
-    factor: f32,
+    (rows, stride): (&[f32], usize),
+    mut weights: impl Iterator<Item = (&'a u32, &'a f32)>,
 ) -> usize {
-    let mut sums = [[simd.splat_f32s(0.0); N]; 2];
-    let at = first * S::F32_LANES;
-    let values = &rows.values()[at..];
-    let stride = rows.strides()[0];
-    let (pairs, rest) = keys.as_chunks::<2>();
-    let (weight_pairs, rest_weights) = weights.as_chunks::<2>();
-    let add = |sum: &mut [S::f32s; N], key: u32, weight: f32| {
-        let row = &values[key as usize * stride..][..N * S::F32_LANES];
+    let mut sums = [[simd.splat_f32s(0.0); N]; SUMS];
+    let add = |sum: &mut [S::f32s; N], (&row, &weight): (&u32, &f32)| {
+        let row = &rows[row as usize * stride..][..N * S::F32_LANES];
         let weight = simd.splat_f32s(weight);
         for (sum, x) in sum.iter_mut().zip(S::as_simd_f32s(row).0) {
             *sum = simd.mul_add_f32s(weight, *x, *sum);
         }
     };
-    for (keys, weights) in pairs.iter().zip(weight_pairs) {
-        add(&mut sums[0], keys[0], weights[0]);
-        add(&mut sums[1], keys[1], weights[1]);
+    while let Some(next) = weights.next() {
+        add(&mut sums[0], next);
+        for sum in sums.iter_mut().skip(1) {
+            let Some(next) = weights.next() else {
+                break;
+            };
+            add(sum, next);
+        }
     }
-    for (key, weight) in rest.iter().zip(rest_weights) {
-        add(&mut sums[0], *key, *weight);
-    }
-    let factor = simd.splat_f32s(factor);
-    for ((out, a), b) in out.iter_mut().zip(sums[0]).zip(sums[1]) {
-        *out = simd.mul_f32s(factor, simd.add_f32s(a, b));
+    for sum in sums {
+        for (out, sum) in out.iter_mut().zip(sum) {
+            *out = simd.add_f32s(*out, sum);
+        }
     }
     N
 }

@@ -1,0 +1,80 @@
+//! A tile with AVX2 and FMA instructions.
+
+use std::arch::x86_64::{
+    _mm256_add_ps, _mm256_fmadd_ps, _mm256_load_ps, _mm256_loadu_ps, _mm256_set1_ps,
+    _mm256_setzero_ps, _mm256_storeu_ps,
+};
+
+use super::Tile;
+use crate::cpu::weight::Line;
+
+/// Maximum number of rows.
+pub(super) const HEIGHT: usize = 6;
+
+/// Numbers per register: half of a line.
+const LANES: usize = 8;
+
+/// # Safety
+/// As [`Tile`] says, and the CPU has the instructions.
+#[target_feature(enable = "avx2,fma")]
+#[expect(
+    unsafe_code,
+    reason = "checks in the innermost loop would cost more than its products"
+)]
+pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
+    let Tile {
+        out,
+        outputs,
+        count,
+        x,
+        stride,
+        panel,
+        bias,
+        residual,
+    } = tile;
+    let mut rows = [x; ROWS];
+    for (number, row) in rows.iter_mut().enumerate() {
+        *row = row.wrapping_add(number * stride);
+    }
+    // In registers: 12 of the 16 hold sums, others hold two columns and a number of a row.
+    let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
+    for (input, Line(columns)) in panel.iter().enumerate() {
+        // SAFETY: a line is aligned and fills two registers, and the caller guarantees the numbers of the rows.
+        unsafe {
+            let left = _mm256_load_ps(columns.as_ptr());
+            let right = _mm256_load_ps(columns.as_ptr().add(LANES));
+            for ([left_sum, right_sum], row) in sums.iter_mut().zip(&rows) {
+                let number = _mm256_set1_ps(*row.add(input));
+                *left_sum = _mm256_fmadd_ps(number, left, *left_sum);
+                *right_sum = _mm256_fmadd_ps(number, right, *right_sum);
+            }
+        }
+    }
+    for (number, sums) in sums.into_iter().enumerate() {
+        let place = number * outputs;
+        let (out, residual) = (
+            out.wrapping_add(place),
+            residual.map(|x| x.wrapping_add(place)),
+        );
+        // SAFETY: only `count` places are read and written.
+        unsafe {
+            if count == 2 * LANES {
+                for (part, sum) in sums.into_iter().enumerate() {
+                    let first = part * LANES;
+                    let mut added = _mm256_loadu_ps(bias.add(first));
+                    if let Some(residual) = residual {
+                        added = _mm256_add_ps(_mm256_loadu_ps(residual.add(first)), added);
+                    }
+                    _mm256_storeu_ps(out.add(first), _mm256_add_ps(added, sum));
+                }
+                continue;
+            }
+            // Stores of part of a register take many times as long on AMD.
+            let sums: [f32; 2 * LANES] = std::mem::transmute(sums);
+            for (column, sum) in sums.into_iter().take(count).enumerate() {
+                let residual = residual.map_or(0.0, |residual| *residual.add(column));
+                *out.add(column) = residual + *bias.add(column) + sum;
+            }
+        }
+    }
+}
