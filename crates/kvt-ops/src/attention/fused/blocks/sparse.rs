@@ -85,7 +85,7 @@ wide! {
             let out = &mut out[..dim];
             out.fill(0.0);
             let rows = (v.values(), v.strides()[0]);
-            add_rows(simd, out, rows, keys.iter().zip(&*weights));
+            add_rows(simd, out, rows, &keys.iter().zip(&*weights));
             scale(out, state.scale);
         }
     }
@@ -144,9 +144,9 @@ wide! {
             let of_key = &of_key[..kept.len()];
             let (dk, dv) = (dk + key * dk_stride, dv + key * dv_stride);
             let of_dk = of_key.iter().map(|(row, [x, _])| (row, x));
-            add_rows(simd, &mut out[dk..][..dim], (queries, dim), of_dk);
+            add_rows(simd, &mut out[dk..][..dim], (queries, dim), &of_dk);
             let of_dv = of_key.iter().map(|(row, [_, x])| (row, x));
-            add_rows(simd, &mut out[dv..][..value_dim], (d_outs, value_dim), of_dv);
+            add_rows(simd, &mut out[dv..][..value_dim], (d_outs, value_dim), &of_dv);
         });
         let places = target.queries(head, start).chunks_mut(dq_stride);
         for (place, d_query) in places.zip(d_queries.chunks_exact(dim)) {
@@ -228,7 +228,7 @@ fn add_rows<'a, S: Simd>(
     simd: S,
     out: &mut [f32],
     (rows, stride): (&[f32], usize),
-    weights: impl Iterator<Item = (&'a u32, &'a f32)> + Clone,
+    weights: &(impl Iterator<Item = (&'a u32, &'a f32)> + Clone),
 ) {
     let (out, _) = S::as_mut_simd_f32s(out);
     let mut first = 0;

@@ -27,6 +27,7 @@ enum Set {
 /// Where it is used, `x` points to the first of the rows, which are `stride` apart, with as many numbers as the panel has inputs; `out` to a
 /// place for `count` columns in the first of as many rows, each of `outputs` places, and so does the residual, if there is one; the bias to
 /// as many numbers.
+#[derive(Clone, Copy)]
 struct Tile<'a> {
     out: *mut f32,
     outputs: usize,
