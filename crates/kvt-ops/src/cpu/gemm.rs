@@ -1,88 +1,15 @@
 //! Matrix products of strided views, with the `gemm` crate.
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 pub(crate) use gemm::Parallelism;
 use rayon::prelude::*;
 
 use super::buffer::{par_write_with, sum_of_parts};
+pub(crate) use super::matrix::Matrix;
+use super::matrix::assert_fits;
 use super::small;
 use crate::contiguous::cpu::transposed;
-
-/// A matrix in a slice: element `(i, j)` is at `i * strides[0] + j * strides[1]`.
-#[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a, T = f32> {
-    data: &'a [T],
-    shape: [usize; 2],
-    strides: [usize; 2],
-}
-
-impl<'a, T: Copy> Matrix<'a, T> {
-    /// Rows of adjacent values, whose starts are `stride` apart.
-    ///
-    /// # Panics
-    /// If the matrix exceeds the slice.
-    pub(crate) fn new(data: &'a [T], shape: [usize; 2], stride: usize) -> Self {
-        assert_fits(data.len(), shape, stride);
-        Self {
-            data,
-            shape,
-            strides: [stride, 1],
-        }
-    }
-
-    /// The transpose, as a view.
-    pub(crate) fn t(self) -> Self {
-        let ([rows, columns], [row, column]) = (self.shape, self.strides);
-        Self {
-            data: self.data,
-            shape: [columns, rows],
-            strides: [column, row],
-        }
-    }
-
-    /// Rows and columns.
-    pub(crate) fn shape(self) -> [usize; 2] {
-        self.shape
-    }
-
-    /// The slice, from the first element on.
-    pub(crate) fn values(self) -> &'a [T] {
-        self.data
-    }
-
-    /// The distances between rows and between columns.
-    pub(crate) fn strides(self) -> [usize; 2] {
-        self.strides
-    }
-
-    /// The same matrix in another slice.
-    ///
-    /// # Panics
-    /// If the slice is shorter.
-    pub(crate) fn with<U>(self, data: &[U]) -> Matrix<'_, U> {
-        assert!(data.len() >= self.data.len(), "a slice that is too short");
-        Matrix {
-            data,
-            shape: self.shape,
-            strides: self.strides,
-        }
-    }
-
-    /// A range of rows, as a view.
-    pub(crate) fn rows(self, range: Range<usize>) -> Self {
-        assert!(range.end <= self.shape[0], "rows out of range");
-        Self {
-            data: self
-                .data
-                .get(range.start * self.strides[0]..)
-                .unwrap_or(&[]),
-            shape: [range.len(), self.shape[1]],
-            strides: self.strides,
-        }
-    }
-}
 
 /// How a product is written to the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,7 +86,7 @@ pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
 }
 
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
-    let len = a.shape[0] * b.shape[1];
+    let len = a.shape()[0] * b.shape()[1];
     let mut out = Vec::with_capacity(len);
     write_product(threads, &mut out.spare_capacity_mut()[..len], a, b);
     #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
@@ -180,7 +107,7 @@ pub(crate) fn write_product<'o>(
     a: Matrix<'_>,
     b: Matrix<'_>,
 ) -> &'o mut [f32] {
-    let [rows, columns] = [a.shape[0], b.shape[1]];
+    let [rows, columns] = [a.shape()[0], b.shape()[1]];
     assert_eq!(out.len(), rows * columns, "places that do not fit");
     write_rows(threads, (&mut *out, columns), a, b);
     #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
@@ -201,7 +128,7 @@ pub(crate) fn write_rows(
     b: Matrix<'_>,
 ) {
     assert_product(out.len(), stride, a, b);
-    let [rows, columns] = [a.shape[0], b.shape[1]];
+    let [rows, columns] = [a.shape()[0], b.shape()[1]];
     if rows == 1 || columns == 1 {
         // The product with a vector reads the values that it replaces.
         for row in 0..rows {
@@ -225,12 +152,12 @@ pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     /// Maximum number of parts, and minimum number of rows in each.
     const PARTS: usize = 16;
     const ROWS: usize = 768;
-    if a.shape[1] > b.shape[1] {
+    if a.shape()[1] > b.shape()[1] {
         // `gemm` is faster if the output has more columns than rows.
-        let shape = [b.shape[1], a.shape[1]];
+        let shape = [b.shape()[1], a.shape()[1]];
         return transposed(&product_over_rows(b, a), shape, shape[1]);
     }
-    let (rows, len) = (a.shape[0], a.shape[1] * b.shape[1]);
+    let (rows, len) = (a.shape()[0], a.shape()[1] * b.shape()[1]);
     // A power of two, which a few threads can share equally.
     let parts = 1 << (rows / ROWS).clamp(1, PARTS).ilog2();
     let (part, threads) = (rows.div_ceil(parts), threads_of_each(parts));
@@ -262,10 +189,10 @@ unsafe fn gemm(
     b: Matrix<'_>,
     parallelism: Parallelism,
 ) {
-    let ([m, inner], [b_rows, n]) = (a.shape, b.shape);
+    let ([m, inner], [b_rows, n]) = (a.shape(), b.shape());
     assert_eq!(inner, b_rows, "matrices that do not fit");
-    let [a_row, a_column] = a.strides.map(|s| s as isize);
-    let [b_row, b_column] = b.strides.map(|s| s as isize);
+    let [a_row, a_column] = a.strides().map(|s| s as isize);
+    let [b_row, b_column] = b.strides().map(|s| s as isize);
     // SAFETY: the caller guarantees the conditions on `out`; `Matrix::new` checked that every element of `a` and `b`
     // is within its slice.
     unsafe {
@@ -277,10 +204,10 @@ unsafe fn gemm(
             1,
             stride as isize,
             write == Write::Add,
-            a.data.as_ptr(),
+            a.values().as_ptr(),
             a_column,
             a_row,
-            b.data.as_ptr(),
+            b.values().as_ptr(),
             b_column,
             b_row,
             1.0,
@@ -294,21 +221,8 @@ unsafe fn gemm(
 }
 
 fn assert_product(len: usize, stride: usize, a: Matrix<'_>, b: Matrix<'_>) {
-    assert_eq!(a.shape[1], b.shape[0], "matrices that do not fit");
-    assert_fits(len, [a.shape[0], b.shape[1]], stride);
-}
-
-/// # Panics
-/// If a matrix with rows `stride` apart exceeds `len` values, or its rows overlap.
-pub(super) fn assert_fits(len: usize, [rows, columns]: [usize; 2], stride: usize) {
-    let end = match rows {
-        0 => 0,
-        rows => (rows - 1) * stride + columns,
-    };
-    assert!(
-        end <= len && (columns <= stride || rows <= 1),
-        "a matrix of {rows} x {columns} with stride {stride} in {len} values"
-    );
+    assert_eq!(a.shape()[1], b.shape()[0], "matrices that do not fit");
+    assert_fits(len, [a.shape()[0], b.shape()[1]], stride);
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use super::buffer::par_write_with;
 use super::gemm::{self, Matrix, Write};
+use super::matrix::assert_fits;
 use pack::{Buffers, WIDTH};
 use tiles::{Left, Panels, tiles};
 
@@ -105,7 +106,7 @@ pub(crate) fn multiply(
     let ([rows, numbers], [columns, inner]) = (a.shape(), b.shape());
     let one_more = inner % 2 == 1 && numbers == inner + 1;
     assert!(numbers == inner || one_more, "matrices that do not fit");
-    gemm::assert_fits(out.len(), [rows, columns], stride);
+    assert_fits(out.len(), [rows, columns], stride);
     let output = Strided {
         out,
         stride,
