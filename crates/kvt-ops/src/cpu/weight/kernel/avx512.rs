@@ -22,23 +22,10 @@ pub(super) const LINES: usize = 2;
     reason = "checks in the innermost loop would cost more than its products"
 )]
 pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
-    let Tile {
-        out,
-        outputs,
-        count,
-        x,
-        stride,
-        panel,
-        bias,
-        residual,
-    } = tile;
-    let mut rows = [x; ROWS];
-    for (number, row) in rows.iter_mut().enumerate() {
-        *row = row.wrapping_add(number * stride);
-    }
+    let rows = tile.rows::<ROWS>();
     // In registers: 24 of the 32 hold sums, others hold two columns and a number of a row.
     let mut sums = [[_mm512_setzero_ps(); LINES]; ROWS];
-    let (columns, _) = panel.as_chunks::<LINES>();
+    let (columns, _) = tile.panel.as_chunks::<LINES>();
     for (input, [Line(left), Line(right)]) in columns.iter().enumerate() {
         // SAFETY: a line is aligned and fills a register, and the caller guarantees the numbers of the rows.
         unsafe {
@@ -53,16 +40,16 @@ pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
     }
     for part in 0..LINES {
         let first = part * LINE;
-        let mask: __mmask16 = match count.saturating_sub(first) {
+        let mask: __mmask16 = match tile.count.saturating_sub(first) {
             LINE.. => __mmask16::MAX,
             few => (1 << few) - 1,
         };
         // SAFETY: only places in the mask are read and written.
         unsafe {
-            let bias = _mm512_maskz_loadu_ps(mask, bias.wrapping_add(first));
+            let bias = _mm512_maskz_loadu_ps(mask, tile.bias.wrapping_add(first));
             for (number, sums) in sums.iter().enumerate() {
-                let place = number * outputs + first;
-                let added = match residual {
+                let place = number * tile.outputs + first;
+                let added = match tile.residual {
                     None => bias,
                     Some(residual) => {
                         let residual = residual.wrapping_add(place);
@@ -70,7 +57,7 @@ pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
                     }
                 };
                 let sum = _mm512_add_ps(added, sums[part]);
-                _mm512_mask_storeu_ps(out.wrapping_add(place), mask, sum);
+                _mm512_mask_storeu_ps(tile.out.wrapping_add(place), mask, sum);
             }
         }
     }

@@ -22,23 +22,10 @@ const LANES: usize = 8;
     reason = "checks in the innermost loop would cost more than its products"
 )]
 pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
-    let Tile {
-        out,
-        outputs,
-        count,
-        x,
-        stride,
-        panel,
-        bias,
-        residual,
-    } = tile;
-    let mut rows = [x; ROWS];
-    for (number, row) in rows.iter_mut().enumerate() {
-        *row = row.wrapping_add(number * stride);
-    }
+    let rows = tile.rows::<ROWS>();
     // In registers: 12 of the 16 hold sums, others hold two columns and a number of a row.
     let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
-    for (input, Line(columns)) in panel.iter().enumerate() {
+    for (input, Line(columns)) in tile.panel.iter().enumerate() {
         // SAFETY: a line is aligned and fills two registers, and the caller guarantees the numbers of the rows.
         unsafe {
             let left = _mm256_load_ps(columns.as_ptr());
@@ -51,17 +38,17 @@ pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
         }
     }
     for (number, sums) in sums.into_iter().enumerate() {
-        let place = number * outputs;
+        let place = number * tile.outputs;
         let (out, residual) = (
-            out.wrapping_add(place),
-            residual.map(|x| x.wrapping_add(place)),
+            tile.out.wrapping_add(place),
+            tile.residual.map(|x| x.wrapping_add(place)),
         );
         // SAFETY: only `count` places are read and written.
         unsafe {
-            if count == 2 * LANES {
+            if tile.count == 2 * LANES {
                 for (part, sum) in sums.into_iter().enumerate() {
                     let first = part * LANES;
-                    let mut added = _mm256_loadu_ps(bias.add(first));
+                    let mut added = _mm256_loadu_ps(tile.bias.add(first));
                     if let Some(residual) = residual {
                         added = _mm256_add_ps(_mm256_loadu_ps(residual.add(first)), added);
                     }
@@ -71,9 +58,9 @@ pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
             }
             // Stores of part of a register take many times as long on AMD.
             let sums: [f32; 2 * LANES] = std::mem::transmute(sums);
-            for (column, sum) in sums.into_iter().take(count).enumerate() {
+            for (column, sum) in sums.into_iter().take(tile.count).enumerate() {
                 let residual = residual.map_or(0.0, |residual| *residual.add(column));
-                *out.add(column) = residual + *bias.add(column) + sum;
+                *out.add(column) = residual + *tile.bias.add(column) + sum;
             }
         }
     }

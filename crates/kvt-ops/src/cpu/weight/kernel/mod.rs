@@ -39,6 +39,14 @@ struct Tile<'a> {
     residual: Option<*const f32>,
 }
 
+impl Tile<'_> {
+    /// The beginnings of the rows.
+    #[inline(always)]
+    fn rows<const ROWS: usize>(&self) -> [*const f32; ROWS] {
+        std::array::from_fn(|number| self.x.wrapping_add(number * self.stride))
+    }
+}
+
 impl Kernel {
     /// The best kernel of this CPU; the standard library caches what the CPU says.
     pub(super) fn detect() -> Option<Self> {
