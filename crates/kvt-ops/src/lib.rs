@@ -7,7 +7,7 @@
 //! | [`knn_softmax()`] | from scores to the probabilities of the kept keys |
 //! | [`top_k`] | which keys are kept, and which of equal ones: the rule, and the selection composed of Burn's operations |
 //! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, by itself, added to a residual, or given by its weight |
-//! | [`mlp_add()`] | two linear layers with a GELU between them, added to a residual |
+//! | [`mlp()`] | two linear layers with a GELU between them, by itself or added to a residual |
 //! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
 //! | [`layer_norm()`] | layer normalisation over the last dimension |
 //! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
@@ -81,12 +81,12 @@ pub use contiguous::{contiguous_gradient, permute, permute_reshape};
 pub use conv::conv2d;
 pub use convert::in_type;
 pub use cpu::bf16::cpu_multiplies_bf16;
-pub use gelu::{gelu, quick_gelu};
+pub use gelu::{Gelu, gelu, quick_gelu};
 pub use knn_softmax::knn_softmax;
 pub use layer_norm::layer_norm;
 pub use linear::{linear, linear_add, linear_with};
 pub use max_pool::max_pool2d;
-pub use mlp::mlp_add;
+pub use mlp::mlp;
 pub use objects::{Object, ObjectMask};
 pub use pixel_cross_entropy::{PixelAverage, pixel_cross_entropy};
 pub use pool::on_pool;

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::nn::Linear;
 use burn::tensor::Tensor;
 use burn::tensor::activation::{sigmoid, silu};
-use kvt_ops::{Residual, gelu, in_type, linear, mlp_add, quick_gelu, widened};
+use kvt_ops::{Gelu, Residual, in_type, linear, mlp, widened};
 
 use super::scale::scaled;
 use super::{Init, project};
@@ -88,9 +88,8 @@ impl Mlp {
         let fc2 = &*scaled(&self.fc2, factors);
         let hidden = |x| linear(&self.fc1, x);
         match (self.activation, residual) {
-            (Activation::Gelu, Some(residual)) => mlp_add([&self.fc1, fc2], x, residual),
-            (Activation::Gelu, None) => linear(fc2, gelu(hidden(x))),
-            (Activation::QuickGelu, residual) => project(fc2, quick_gelu(hidden(x)), residual),
+            (Activation::Gelu, residual) => mlp([&self.fc1, fc2], Gelu::Exact, x, residual),
+            (Activation::QuickGelu, residual) => mlp([&self.fc1, fc2], Gelu::Quick, x, residual),
             (Activation::GeluTanh, residual) => project(fc2, gelu_tanh(hidden(x)), residual),
             (Activation::SwiGluPacked | Activation::SwiGlu, residual) => {
                 let x: Tensor<D> = hidden(x);

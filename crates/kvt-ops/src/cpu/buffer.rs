@@ -1,11 +1,15 @@
 //! New buffers, filled on all threads. Burn first fills new buffers with zeros on one thread, which costs as much as
 //! writing the result.
 
-use std::mem::MaybeUninit;
-
 use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::{Element, Shape, TensorData};
 use rayon::prelude::*;
+
+pub(crate) use places::{
+    filled, new_two, new_values, par_write_to, par_write_two, par_write_with, write_in_order,
+};
+
+mod places;
 
 /// A copy of `values`, changed block by block while the block is in the cache. `change` gets the values of a block and
 /// the block's item of `others`.
@@ -61,55 +65,28 @@ pub(crate) fn par_build_with<V: Copy + Default + Send, S, T: Send>(
     })
 }
 
-/// As [`par_build_with`], for a `write` that returns its part with every value written. It costs less: nothing is filled with zeros.
-///
-/// # Panics
-/// If another slice is returned.
-pub(crate) fn par_write_with<V: Copy + Send, S, T: Send>(
-    len: usize,
-    part: usize,
-    others: impl IndexedParallelIterator<Item = T>,
-    scratch: impl Fn() -> S + Sync + Send,
-    write: impl for<'a> Fn(&mut S, &'a mut [MaybeUninit<V>], T) -> &'a mut [V] + Sync + Send,
-) -> Vec<V> {
-    let part = part.max(1);
-    let mut values = Vec::with_capacity(len);
-    let spare = &mut values.spare_capacity_mut()[..len];
-    assert!(others.len() >= len.div_ceil(part), "fewer items than parts");
-    spare
-        .par_chunks_mut(part)
-        .zip(others)
-        .for_each_init(scratch, |scratch, (spare, other)| {
-            let (place, len) = (spare.as_ptr().addr(), spare.len());
-            let part = write(scratch, spare, other);
-            assert!(
-                part.as_ptr().addr() == place && part.len() == len,
-                "another slice than the part"
-            );
-        });
-    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-    // SAFETY: the chunks cover every value, each has an item, and was returned with every value written.
-    unsafe {
-        values.set_len(len);
-    }
-    values
-}
-
 /// The sum of parts of `len` values each, place by place, in order, on all threads; of one part, itself.
 pub(crate) fn sum_of_parts(parts: Vec<f32>, len: usize) -> Vec<f32> {
-    const BLOCK: usize = 4096;
     if parts.len() <= len {
         return parts;
     }
-    let (first, others) = parts.split_at(len);
-    let starts = (0..len).into_par_iter().step_by(BLOCK);
-    par_map_copy(first, BLOCK, starts, |sum, start| {
-        for part in others.chunks_exact(len) {
-            for (sum, x) in sum.iter_mut().zip(&part[start..]) {
+    let mut parts = parts.chunks_exact(len);
+    let mut sum = parts.next().unwrap_or_default().to_vec();
+    add_in_order(&mut sum, parts.collect());
+    sum
+}
+
+/// Adds vectors to a sum, place by place, in order, on all threads.
+pub(crate) fn add_in_order(sum: &mut [f32], vectors: Vec<&[f32]>) {
+    const BLOCK: usize = 4096;
+    let blocks = sum.par_chunks_mut(BLOCK).enumerate();
+    blocks.for_each(|(number, sum)| {
+        for vector in &vectors {
+            for (sum, x) in sum.iter_mut().zip(&vector[number * BLOCK..]) {
                 *sum += x;
             }
         }
-    })
+    });
 }
 
 /// The first `len` values of a buffer, which grows if it is too short. They may be stale.
@@ -118,28 +95,6 @@ pub(crate) fn grown<V: Copy + Default>(buffer: &mut Vec<V>, len: usize) -> &mut 
         buffer.resize(len, V::default());
     }
     &mut buffer[..len]
-}
-
-/// Places that hold nothing yet, with a value written to each.
-///
-/// # Panics
-/// If there are fewer values.
-#[inline(always)]
-pub(crate) fn filled<V: Copy>(
-    places: &mut [MaybeUninit<V>],
-    values: impl IntoIterator<Item = V>,
-) -> &mut [V] {
-    let mut count = 0;
-    for (place, value) in places.iter_mut().zip(values) {
-        place.write(value);
-        count += 1;
-    }
-    assert_eq!(count, places.len(), "fewer values than places");
-    #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
-    // SAFETY: every place has just been written.
-    unsafe {
-        places.assume_init_mut()
-    }
 }
 
 /// The values of a contiguous tensor.
@@ -189,25 +144,6 @@ mod tests {
             let expected: Vec<f32> = (0..len).map(|i| (i / 64) as f32).collect();
             assert_eq!(values, expected);
         }
-    }
-
-    #[test]
-    #[should_panic(expected = "another slice than the part")]
-    fn a_part_that_is_not_all_written_is_found() {
-        let numbers = (0..2).into_par_iter();
-        par_write_with(
-            128,
-            64,
-            numbers,
-            || (),
-            |(), part, number| filled(&mut part[..64 - number], std::iter::repeat(1.0)),
-        );
-    }
-
-    #[test]
-    #[should_panic(expected = "fewer values than places")]
-    fn every_place_needs_a_value() {
-        filled(&mut [MaybeUninit::uninit(); 3], [1.0, 2.0]);
     }
 
     #[test]

@@ -3,13 +3,11 @@
 use std::mem::MaybeUninit;
 
 pub(crate) use gemm::Parallelism;
-use rayon::prelude::*;
 
-use super::buffer::{par_write_with, sum_of_parts};
+use super::buffer::new_values;
 pub(crate) use super::matrix::Matrix;
 use super::matrix::assert_fits;
 use super::small;
-use crate::contiguous::cpu::transposed;
 
 /// How a product is written to the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,14 +85,7 @@ pub(crate) fn product(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
 
 fn product_by(a: Matrix<'_>, b: Matrix<'_>, threads: Parallelism) -> Vec<f32> {
     let len = a.shape()[0] * b.shape()[1];
-    let mut out = Vec::with_capacity(len);
-    write_product(threads, &mut out.spare_capacity_mut()[..len], a, b);
-    #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-    // SAFETY: the product has as many values as the vector, and has written them.
-    unsafe {
-        out.set_len(len);
-    }
-    out
+    new_values(len, |out| write_product(threads, out, a, b))
 }
 
 /// `a b`, row by row, in places that may hold nothing yet, on the given threads.
@@ -143,37 +134,22 @@ pub(crate) fn write_rows(
     }
 }
 
-/// `a^T b` in a new vector, row by row, for matrices with many more rows than columns. The sum over the rows is split
-/// into parts, whose number depends only on the number of rows.
+/// Adds `a^T b` to a sum, row by row, on the given threads; it begins as an empty vector. `gemm` is faster if `b` is the wider one.
 ///
 /// # Panics
 /// If the shapes do not match.
-pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
-    /// Maximum number of parts, and minimum number of rows in each.
-    const PARTS: usize = 16;
-    const ROWS: usize = 768;
-    if a.shape()[1] > b.shape()[1] {
-        // `gemm` is faster if the output has more columns than rows.
-        let shape = [b.shape()[1], a.shape()[1]];
-        return transposed(&product_over_rows(b, a), shape, shape[1]);
+pub(crate) fn add_product_over_rows(
+    threads: Parallelism,
+    sum: &mut Vec<f32>,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+) {
+    if sum.is_empty() {
+        *sum = product_by(a.t(), b, threads);
+    } else {
+        let out = (&mut sum[..], b.shape()[1]);
+        multiply_on(threads, out, Write::Add, 1.0, a.t(), b);
     }
-    let (rows, len) = (a.shape()[0], a.shape()[1] * b.shape()[1]);
-    // A power of two, which a few threads can share equally.
-    let parts = 1 << (rows / ROWS).clamp(1, PARTS).ilog2();
-    let (part, threads) = (rows.div_ceil(parts), threads_of_each(parts));
-    let numbers = (0..parts).into_par_iter();
-    let products = par_write_with(
-        parts * len,
-        len,
-        numbers,
-        || (),
-        |(), out, number| {
-            let range = number * part..((number + 1) * part).min(rows);
-            let (a, b) = (a.rows(range.clone()).t(), b.rows(range));
-            write_product(threads, out, a, b)
-        },
-    );
-    sum_of_parts(products, len)
 }
 
 /// # Safety
@@ -251,7 +227,6 @@ mod tests {
             };
             let expected: Vec<f32> = (0..m * n).map(|at| naive(at / n, at % n)).collect();
             let (a, b) = (Matrix::new(&a, [rows, m], m), Matrix::new(&b, [rows, n], n));
-            assert_eq!(product_over_rows(a, b), expected);
             assert_eq!(product(a.t(), b), expected);
             let mut sum = vec![0.5; m * n];
             let out = (&mut sum[..], n);

@@ -6,6 +6,7 @@
 pub(crate) mod bf16;
 pub(crate) mod buffer;
 pub(crate) mod gemm;
+pub(crate) mod layer;
 mod matrix;
 pub(crate) mod round;
 pub(crate) mod simd;

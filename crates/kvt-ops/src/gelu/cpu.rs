@@ -5,7 +5,7 @@ use burn::tensor::{DType, bf16};
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::{Curve, GeluOps, QUICK};
+use super::{Gelu, GeluOps, QUICK};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{par_map_copy, par_write_with, tensor, tensor_of, values_in, values_of};
@@ -17,7 +17,7 @@ use crate::cpu::wide::wide;
 const BLOCK: usize = 16 * 1024;
 
 impl GeluOps for Flex {
-    fn gelu_by(x: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self> {
+    fn gelu_by(x: FloatTensor<Self>, curve: Gelu) -> FloatTensor<Self> {
         if x.dtype() == DType::BF16 {
             return bf16_forward(&x.to_contiguous(), curve);
         }
@@ -32,7 +32,7 @@ impl GeluOps for Flex {
     fn gelu_by_backward(
         x: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        curve: Curve,
+        curve: Gelu,
     ) -> FloatTensor<Self> {
         if [x.dtype(), grad.dtype()] == [DType::BF16; 2] {
             return bf16_backward(&x.to_contiguous(), &grad.to_contiguous(), curve);
@@ -94,13 +94,13 @@ pub(crate) fn exact_bf16(values: &mut [bf16]) {
     for values in values.chunks_mut(block.len()) {
         let block = &mut block[..values.len()];
         copy::<bf16, f32>(values, block);
-        gelu_in_place(block, Curve::Exact);
+        gelu_in_place(block, Gelu::Exact);
         copy::<f32, bf16>(block, values);
     }
 }
 
 /// Widens a block in the cache, and rounds it when it is written.
-fn bf16_forward(x: &FloatTensor<Flex>, curve: Curve) -> FloatTensor<Flex> {
+fn bf16_forward(x: &FloatTensor<Flex>, curve: Gelu) -> FloatTensor<Flex> {
     let values: &[bf16] = values_in(x);
     let blocks = values.par_chunks(BLOCK);
     let scratch = || vec![0.0; BLOCK];
@@ -117,7 +117,7 @@ fn bf16_forward(x: &FloatTensor<Flex>, curve: Curve) -> FloatTensor<Flex> {
 fn bf16_backward(
     x: &FloatTensor<Flex>,
     grad: &FloatTensor<Flex>,
-    curve: Curve,
+    curve: Gelu,
 ) -> FloatTensor<Flex> {
     let [values, grads]: [&[bf16]; 2] = [x, grad].map(values_in);
     let blocks = values.par_chunks(BLOCK).zip(grads.par_chunks(BLOCK));
@@ -140,15 +140,15 @@ fn bf16_backward(
 
 wide! {
     /// `x <- x F(x)`
-    pub(crate) fn gelu_in_place<'a, simd: S>(values: &'a mut [f32], curve: Curve) {
+    pub(crate) fn gelu_in_place<'a, simd: S>(values: &'a mut [f32], curve: Gelu) {
         match curve {
-            Curve::Exact => each(
+            Gelu::Exact => each(
                 simd,
                 values,
                 #[inline(always)]
                 |x| simd.mul_f32s(x, normal(simd, x).0),
             ),
-            Curve::Quick => each(
+            Gelu::Quick => each(
                 simd,
                 values,
                 #[inline(always)]
@@ -158,16 +158,16 @@ wide! {
     }
 
     /// `grad <- grad (F(x) + x F'(x))`
-    fn multiply_by_slope<'a, simd: S>(grad: &'a mut [f32], x: &'a [f32], curve: Curve) {
+    pub(crate) fn multiply_by_slope<'a, simd: S>(grad: &'a mut [f32], x: &'a [f32], curve: Gelu) {
         match curve {
-            Curve::Exact => each_with(
+            Gelu::Exact => each_with(
                 simd,
                 grad,
                 x,
                 #[inline(always)]
                 |grad, x| simd.mul_f32s(grad, slope(simd, x, normal(simd, x))),
             ),
-            Curve::Quick => each_with(
+            Gelu::Quick => each_with(
                 simd,
                 grad,
                 x,
@@ -176,6 +176,48 @@ wide! {
             ),
         }
     }
+
+    /// `grad <- grad (F(x) + x F'(x))` and `x <- x F(x)`
+    pub(crate) fn gelu_and_gradient<'a, simd: S>(grad: &'a mut [f32], x: &'a mut [f32], curve: Gelu) {
+        match curve {
+            Gelu::Exact => each_of_both(
+                simd,
+                grad,
+                x,
+                #[inline(always)]
+                |x| normal(simd, x),
+            ),
+            Gelu::Quick => each_of_both(
+                simd,
+                grad,
+                x,
+                #[inline(always)]
+                |x| sigmoid(simd, x),
+            ),
+        }
+    }
+}
+
+/// [`gelu_and_gradient`], for a function that returns `F` and `F'`.
+#[inline(always)]
+fn each_of_both<S: Simd>(
+    simd: S,
+    grad: &mut [f32],
+    x: &mut [f32],
+    curve: impl Fn(S::f32s) -> (S::f32s, S::f32s),
+) {
+    let (grads, grads_rest) = S::as_mut_simd_f32s(grad);
+    let (xs, xs_rest) = S::as_mut_simd_f32s(x);
+    for (grad, x) in grads.iter_mut().zip(xs) {
+        let at = curve(*x);
+        *grad = simd.mul_f32s(*grad, slope(simd, *x, at));
+        *x = simd.mul_f32s(*x, at.0);
+    }
+    let grad = simd.partial_load_f32s(grads_rest);
+    let x = simd.partial_load_f32s(xs_rest);
+    let at = curve(x);
+    simd.partial_store_f32s(grads_rest, simd.mul_f32s(grad, slope(simd, x, at)));
+    simd.partial_store_f32s(xs_rest, simd.mul_f32s(x, at.0));
 }
 
 /// Replaces each of the values.

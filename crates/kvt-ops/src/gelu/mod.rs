@@ -18,21 +18,21 @@ use crate::convert::ConvertOps;
 
 mod cpu;
 
-pub(crate) use cpu::{exact_bf16, gelu_in_place};
+pub(crate) use cpu::{exact_bf16, gelu_and_gradient, gelu_in_place, multiply_by_slope};
 
 /// The factor in the sigmoid of [`quick_gelu`].
 const QUICK: f64 = 1.702;
 
 /// The distribution function `F` of an activation `x F(x)`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Curve {
+pub enum Gelu {
     /// The normal distribution function `Phi`.
     Exact,
     /// `sigmoid(1.702 x)`.
     Quick,
 }
 
-impl Curve {
+impl Gelu {
     /// `Phi(x) = (1 + erf(x / sqrt 2)) / 2`, or `sigmoid(1.702 x)`.
     fn cdf<B: Backend>(self, x: FloatTensor<B>) -> FloatTensor<B> {
         match self {
@@ -50,7 +50,7 @@ impl Curve {
 pub(crate) trait GeluOps: ConvertOps {
     /// `x F(x)`; half types are computed in f32, since `1 + erf(x)` cancels.
     #[fusion(default)]
-    fn gelu_by(x: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self> {
+    fn gelu_by(x: FloatTensor<Self>, curve: Gelu) -> FloatTensor<Self> {
         let dtype = x.dtype();
         let x = widened_primitive::<Self>(x);
         let out = Self::float_mul(x.clone(), curve.cdf::<Self>(x));
@@ -63,12 +63,12 @@ pub(crate) trait GeluOps: ConvertOps {
     fn gelu_by_backward(
         x: FloatTensor<Self>,
         grad: FloatTensor<Self>,
-        curve: Curve,
+        curve: Gelu,
     ) -> FloatTensor<Self> {
         let dtype = x.dtype();
         let [x, grad] = [x, grad].map(widened_primitive::<Self>);
         let slope = match curve {
-            Curve::Exact => {
+            Gelu::Exact => {
                 let square = Self::float_mul(x.clone(), x.clone());
                 let bell = Self::float_exp(Self::float_mul_scalar(square, (-0.5).into()));
                 let factor = 0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
@@ -76,7 +76,7 @@ pub(crate) trait GeluOps: ConvertOps {
                 let slope = Self::float_mul(x.clone(), pdf);
                 Self::float_add(curve.cdf::<Self>(x), slope)
             }
-            Curve::Quick => {
+            Gelu::Quick => {
                 let cdf = curve.cdf::<Self>(x.clone());
                 let rest = Self::float_add_scalar(Self::float_neg(cdf.clone()), 1.0.into());
                 let scaled = Self::float_mul_scalar(x, QUICK.into());
@@ -92,7 +92,7 @@ pub(crate) trait GeluOps: ConvertOps {
 impl GeluOps for burn_cubecl::CubeBackend {}
 
 impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
-    fn gelu_by(x: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self> {
+    fn gelu_by(x: FloatTensor<Self>, curve: Gelu) -> FloatTensor<Self> {
         let (node, [x]) = split([x]);
         let out = B::gelu_by(x.clone(), curve);
         record::<B, C, _, _>(node, out, (x, curve), |(x, curve), grad| {
@@ -103,10 +103,10 @@ impl<B: GeluOps, C: CheckpointStrategy> GeluOps for Autodiff<B, C> {
 
 /// GELU with the exact error function, `x Phi(x)`, on any device. The CPU computes in f32, even for f64.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::gelu_by(x.into_dispatch(), Curve::Exact))
+    Tensor::from_dispatch(Dispatch::gelu_by(x.into_dispatch(), Gelu::Exact))
 }
 
 /// GELU with a sigmoid, `x sigmoid(1.702 x)`, on any device. The CPU computes in f32, even for f64.
 pub fn quick_gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::gelu_by(x.into_dispatch(), Curve::Quick))
+    Tensor::from_dispatch(Dispatch::gelu_by(x.into_dispatch(), Gelu::Quick))
 }

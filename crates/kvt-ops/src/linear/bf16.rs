@@ -3,10 +3,12 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, bf16};
+use pulp::Arch;
+use rayon::prelude::*;
 
-use super::cpu::{prepared, sum_of_rows};
+use super::cpu::prepared;
 use crate::cast::cast;
-use crate::cpu::bf16::{Added, Kernel, product, product_over_rows};
+use crate::cpu::bf16::{Added, Kernel, Number, product, product_over_rows};
 use crate::cpu::buffer::{tensor_of, values_in};
 use crate::cpu::gemm::Matrix;
 
@@ -94,6 +96,37 @@ pub(super) fn backward(
             (tensor_of(of_x, shape), of_weight, of_bias)
         })
     })
+}
+
+/// The sum over the rows, `[width]`.
+fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
+    /// A constant, so that the result does not depend on the number of threads.
+    const PARTS: usize = 16;
+    let rows = values.len() / width;
+    let part = rows.div_ceil(PARTS).max(1) * width;
+    let sums: Vec<Vec<f32>> = values
+        .par_chunks(part)
+        .map(|rows| {
+            let mut sum = vec![0.0; width];
+            Arch::new().dispatch(
+                #[inline(always)]
+                || rows.chunks_exact(width).for_each(|row| add(&mut sum, row)),
+            );
+            sum
+        })
+        .collect();
+    let mut total = vec![0.0; width];
+    for sum in sums {
+        add(&mut total, &sum);
+    }
+    total
+}
+
+#[inline(always)]
+fn add<T: Number>(sum: &mut [f32], row: &[T]) {
+    for (sum, x) in sum.iter_mut().zip(row) {
+        *sum += x.widened();
+    }
 }
 
 #[cfg(test)]

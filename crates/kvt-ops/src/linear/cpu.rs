@@ -1,22 +1,17 @@
 //! Linear layers on the CPU. Products of half types are summed in f32: bf16 with dedicated instructions if the CPU has
 //! them, others widened.
 
-use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, FloatDType, Shape};
-use pulp::Arch;
-use rayon::prelude::*;
-
 use super::{LinearOps, add_branch, bf16, burn_backward, burn_forward};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::bf16::{Kernel, Number};
-use crate::cpu::buffer::{par_write_with, tensor, values_of};
-use crate::cpu::gemm::{Matrix, product, product_over_rows};
+use crate::cpu::bf16::Kernel;
+use crate::cpu::buffer::{new_values, tensor, values_of};
+use crate::cpu::gemm::Matrix;
+use crate::cpu::layer::{Backward, Parts};
 use crate::cpu::weight::Weight;
 use crate::optional::Optional;
-
-/// Parts of the sum over the rows: a constant, so that the result does not depend on the number of threads.
-const PARTS: usize = 16;
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::{DType, FloatDType, Shape};
 
 impl LinearOps for Flex {
     fn affine(
@@ -51,21 +46,9 @@ impl LinearOps for Flex {
         let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
         let weight = Weight::for_rows(rows, weight.matrix());
         let blocks = weight.blocks(rows, inputs.max(outputs));
-        let (bias, block) = (values_of(&bias), blocks.height * outputs);
         let residual = residual.as_ref().map(values_of);
-        let (len, numbers) = (rows * outputs, (0..blocks.count).into_par_iter());
-        let out = par_write_with(
-            len,
-            block,
-            numbers,
-            || (),
-            |(), out, number| {
-                let rows = blocks.rows(number, rows);
-                let range = rows.start * outputs..rows.end * outputs;
-                let residual = residual.map(|residual| &residual[range]);
-                weight.affine(blocks, out, x.rows(rows), bias, residual)
-            },
-        );
+        let added = (values_of(&bias), residual);
+        let out = new_values(rows * outputs, |out| weight.all(blocks, out, x, added));
         cast::<Self>(tensor(out, shape), dtype)
     }
 
@@ -96,22 +79,33 @@ impl LinearOps for Flex {
         shape[last] = inputs;
         let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
         let in_dtype = |values, shape| cast::<Self>(tensor(values, shape), dtype);
-        let of_weight = x.map(|x| {
-            let x = prepared(x, dtype);
-            let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
+        let x = x.map(|x| prepared(x, dtype));
+        let x = x
+            .as_ref()
+            .map(|x| Matrix::new(values_of(x), [rows, inputs], inputs));
+        let parts = Parts::new(rows, inputs.max(outputs));
+        let backward = Backward::new(rows, weight.matrix());
+        let (of_x, [sums]) = parts.each_block(inputs, |[sums], out, rows| {
+            let grads = grads.rows(rows.clone());
+            let of_x = backward.inputs(out, grads);
+            if let Some(x) = x {
+                sums.add_weight(parts.threads(), x.rows(rows), grads);
+            }
+            if of_bias {
+                sums.add_bias(grads);
+            }
+            of_x
+        });
+        let [of_weight, of_bias_values] = sums.into_values([inputs, outputs], weight.is_transposed);
+        let of_weight = x.is_some().then(|| {
             if weight.is_transposed {
-                let sums = product_over_rows(grads, x);
-                let sums = in_dtype(sums, Shape::new([outputs, inputs]));
+                let sums = in_dtype(of_weight, Shape::new([outputs, inputs]));
                 return cast::<Self>(sums, own).permute(&[1, 0]);
             }
-            let sums = product_over_rows(x, grads);
-            cast::<Self>(in_dtype(sums, Shape::new([inputs, outputs])), own)
+            cast::<Self>(in_dtype(of_weight, Shape::new([inputs, outputs])), own)
         });
-        let of_bias = of_bias.then(|| {
-            let sum = sum_of_rows(values_of(&grad), outputs);
-            cast::<Self>(in_dtype(sum, Shape::new([outputs])), own)
-        });
-        let of_x = product(grads, weight.matrix().t());
+        let of_bias =
+            of_bias.then(|| cast::<Self>(in_dtype(of_bias_values, Shape::new([outputs])), own));
         (in_dtype(of_x, shape), of_weight, of_bias)
     }
 }
@@ -163,33 +157,4 @@ pub(crate) fn prepared(tensor: FloatTensor<Flex>, dtype: DType) -> FloatTensor<F
 
 fn is_empty(tensor: &FloatTensor<Flex>) -> bool {
     tensor.shape().num_elements() == 0
-}
-
-/// The sum over the rows, `[width]`.
-pub(super) fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
-    let rows = values.len() / width;
-    let part = rows.div_ceil(PARTS).max(1) * width;
-    let sums: Vec<Vec<f32>> = values
-        .par_chunks(part)
-        .map(|rows| {
-            let mut sum = vec![0.0; width];
-            Arch::new().dispatch(
-                #[inline(always)]
-                || rows.chunks_exact(width).for_each(|row| add(&mut sum, row)),
-            );
-            sum
-        })
-        .collect();
-    let mut total = vec![0.0; width];
-    for sum in sums {
-        add(&mut total, &sum);
-    }
-    total
-}
-
-#[inline(always)]
-fn add<T: Number>(sum: &mut [f32], row: &[T]) {
-    for (sum, x) in sum.iter_mut().zip(row) {
-        *sum += x.widened();
-    }
 }

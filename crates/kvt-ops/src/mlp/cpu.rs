@@ -1,17 +1,25 @@
-//! The MLP on the CPU, without autodiff: blocks of rows on all threads, each through both layers.
+//! The MLP on the CPU: blocks of rows on all threads, each through both layers.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, bf16};
+use burn::tensor::{DType, Shape};
 use rayon::prelude::*;
 
-use super::{MlpOps, composed};
+use super::{Gradients, MlpOps, composed, composed_backward};
 use crate::contiguous::cpu::contiguous;
-use crate::cpu::bf16::{Added, Kernel, Right, Scratch, block_height, rows_of_product};
-use crate::cpu::buffer::{par_write_with, tensor, tensor_of, values_in, values_of};
+use crate::cpu::bf16::Kernel;
+use crate::cpu::buffer::{new_two, new_values, par_write_to, par_write_two, tensor, values_of};
 use crate::cpu::gemm::Matrix;
-use crate::cpu::weight::Weight;
-use crate::gelu::{Curve, exact_bf16, gelu_in_place};
-use crate::linear::cpu::prepared;
+use crate::cpu::weight::{Blocks, Weight};
+use crate::gelu::{Gelu, gelu_in_place};
+use crate::optional::Optional;
+use backward::backward;
+use half::in_bf16;
+
+mod backward;
+mod half;
 
 impl MlpOps for Flex {
     fn gelu_mlp(
@@ -20,116 +28,208 @@ impl MlpOps for Flex {
         bias1: FloatTensor<Self>,
         weight2: FloatTensor<Self>,
         bias2: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
+        residual: Optional<Self>,
+        curve: Gelu,
     ) -> FloatTensor<Self> {
+        let residual = residual.get();
         let (layer1, layer2) = ([weight1, bias1], [weight2, bias2]);
-        let all = [
-            &x, &layer1[0], &layer1[1], &layer2[0], &layer2[1], &residual,
-        ];
-        let is_empty = all.iter().any(|x| x.shape().num_elements() == 0);
-        let are = |dtype: DType| all.iter().all(|x| x.dtype() == dtype);
-        let others_are_f32 = all[1..].iter().all(|x| x.dtype() == DType::F32);
-        match Kernel::detect() {
-            _ if is_empty => composed::<Self>(x, layer1, layer2, residual),
-            _ if are(DType::F32) => in_f32(&x, layer1, layer2, &residual.to_contiguous()),
-            Some(kernel) if x.dtype() == DType::BF16 && others_are_f32 => {
-                in_bf16(kernel, &x, layer1, layer2, &residual.to_contiguous())
+        let all = [&x, &layer1[0], &layer1[1], &layer2[0], &layer2[1]];
+        let others_are_f32 = are_f32(all.into_iter().skip(1).chain(&residual));
+        match (Kernel::detect(), &residual, curve) {
+            _ if is_empty(all) => {}
+            _ if others_are_f32 && x.dtype() == DType::F32 => {
+                return Single::new(x, layer1, layer2, residual, curve).forward();
             }
-            _ => composed::<Self>(x, layer1, layer2, residual),
+            (Some(kernel), Some(residual), Gelu::Exact)
+                if others_are_f32 && x.dtype() == DType::BF16 =>
+            {
+                return in_bf16(kernel, &x, layer1, layer2, &residual.to_contiguous());
+            }
+            _ => {}
+        }
+        composed::<Self>(x, layer1, layer2, Optional::of(residual), curve).0
+    }
+
+    fn gelu_mlp_kept(
+        x: FloatTensor<Self>,
+        weight1: FloatTensor<Self>,
+        bias1: FloatTensor<Self>,
+        weight2: FloatTensor<Self>,
+        bias2: FloatTensor<Self>,
+        residual: Optional<Self>,
+        curve: Gelu,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let residual = residual.get();
+        let (layer1, layer2) = ([weight1, bias1], [weight2, bias2]);
+        let all = [&x, &layer1[0], &layer1[1], &layer2[0], &layer2[1]];
+        if is_empty(all) || !are_f32(all.into_iter().chain(&residual)) {
+            return composed::<Self>(x, layer1, layer2, Optional::of(residual), curve);
+        }
+        Single::new(x, layer1, layer2, residual, curve).forward_kept()
+    }
+
+    fn gelu_mlp_backward(
+        x: Optional<Self>,
+        weight1: FloatTensor<Self>,
+        hidden: FloatTensor<Self>,
+        weight2: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        curve: Gelu,
+    ) -> Gradients<Self> {
+        let x = x.get();
+        let all = [&weight1, &hidden, &weight2, &grad];
+        if is_empty(all) || !are_f32(all.into_iter().chain(&x)) {
+            return composed_backward::<Self>(x, [weight1, weight2], hidden, grad, curve);
+        }
+        backward(x, [weight1, weight2], hidden, grad, curve)
+    }
+}
+
+fn is_empty<const N: usize>(tensors: [&FloatTensor<Flex>; N]) -> bool {
+    tensors.iter().any(|x| x.shape().num_elements() == 0)
+}
+
+fn are_f32<'a>(mut tensors: impl Iterator<Item = &'a FloatTensor<Flex>>) -> bool {
+    tensors.all(|x| x.dtype() == DType::F32)
+}
+
+/// An MLP in f32: the hidden values of a block stay in the cache of the core that makes them.
+struct Single {
+    x: FloatTensor<Flex>,
+    layers: [[FloatTensor<Flex>; 2]; 2],
+    residual: Option<FloatTensor<Flex>>,
+    curve: Gelu,
+}
+
+impl Single {
+    fn new(
+        x: FloatTensor<Flex>,
+        layer1: [FloatTensor<Flex>; 2],
+        layer2: [FloatTensor<Flex>; 2],
+        residual: Option<FloatTensor<Flex>>,
+        curve: Gelu,
+    ) -> Self {
+        Self {
+            x: contiguous(x),
+            layers: [layer1, layer2].map(|layer| layer.map(contiguous)),
+            residual: residual.map(contiguous),
+            curve,
+        }
+    }
+
+    /// The output.
+    fn forward(&self) -> FloatTensor<Flex> {
+        let layers = self.prepare();
+        let (part, none) = (layers.blocks.height * layers.outputs, || ());
+        let out = new_values(layers.rows * layers.outputs, |out| {
+            par_write_to(out, part, layers.numbers(), none, |(), out, number| {
+                let mut inner = Box::new_uninit_slice(layers.rows(number).len() * layers.hidden);
+                let inner = layers.first(number, &mut inner);
+                gelu_in_place(inner, self.curve);
+                layers.second(number, out, inner)
+            })
+        });
+        tensor(out, self.shape(layers.outputs))
+    }
+
+    /// The output, and the hidden values before the GELU.
+    fn forward_kept(&self) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
+        let layers = self.prepare();
+        let (outputs, width) = (layers.outputs, layers.hidden);
+        let (parts, none) = (
+            [outputs, width].map(|width| layers.blocks.height * width),
+            || (),
+        );
+        let [out, hidden] = new_two(
+            [outputs, width].map(|width| layers.rows * width),
+            |places| {
+                let numbers = layers.numbers();
+                par_write_two(places, parts, numbers, none, |(), [out, hidden], number| {
+                    let hidden = layers.first(number, hidden);
+                    let mut inner = Box::new_uninit_slice(hidden.len());
+                    let inner = inner.write_copy_of_slice(hidden);
+                    gelu_in_place(inner, self.curve);
+                    [layers.second(number, out, inner), hidden]
+                })
+            },
+        );
+        let [out, hidden] = [(out, outputs), (hidden, width)]
+            .map(|(values, width)| tensor(values, self.shape(width)));
+        (out, hidden)
+    }
+
+    fn shape(&self, width: usize) -> Shape {
+        let mut shape = self.x.shape();
+        let last = shape.num_dims() - 1;
+        shape[last] = width;
+        shape
+    }
+
+    fn prepare(&self) -> Prepared<'_> {
+        let [[weight1, bias1], [weight2, bias2]] = &self.layers;
+        let [inputs, hidden] = weight1.shape().dims();
+        let [_, outputs] = weight2.shape().dims();
+        let rows = self.x.shape().num_elements() / inputs;
+        let packed = |weight, shape: [usize; 2]| {
+            Weight::for_rows(rows, Matrix::new(values_of(weight), shape, shape[1]))
+        };
+        let weights = [
+            packed(weight1, [inputs, hidden]),
+            packed(weight2, [hidden, outputs]),
+        ];
+        Prepared {
+            blocks: weights[0].blocks(rows, inputs.max(hidden).max(outputs)),
+            x: Matrix::new(values_of(&self.x), [rows, inputs], inputs),
+            weights,
+            biases: [bias1, bias2].map(values_of),
+            residual: self.residual.as_ref().map(values_of),
+            rows,
+            hidden,
+            outputs,
         }
     }
 }
 
-/// In f32: the hidden values of a block stay in the cache of the core that makes them.
-fn in_f32(
-    x: &FloatTensor<Flex>,
-    layer1: [FloatTensor<Flex>; 2],
-    layer2: [FloatTensor<Flex>; 2],
-    residual: &FloatTensor<Flex>,
-) -> FloatTensor<Flex> {
-    let x = contiguous(x.clone());
-    let [layer1, layer2] = [layer1, layer2].map(|layer| layer.map(contiguous));
-    let ([weight1, bias1], inputs, hidden) = in_f32_layer(&layer1);
-    let ([weight2, bias2], _, outputs) = in_f32_layer(&layer2);
-    let rows = residual.shape().num_elements() / outputs;
-    let x = Matrix::new(values_of(&x), [rows, inputs], inputs);
-    let weight1 = Matrix::new(weight1, [inputs, hidden], hidden);
-    let weight1 = Weight::for_rows(rows, weight1);
-    let weight2 = Matrix::new(weight2, [hidden, outputs], outputs);
-    let weight2 = Weight::for_rows(rows, weight2);
-    let blocks = weight1.blocks(rows, inputs.max(hidden).max(outputs));
-    let (values, block) = (values_of(residual), blocks.height * outputs);
-    let numbers = (0..blocks.count).into_par_iter();
-    let len = rows * outputs;
-    let out = par_write_with(
-        len,
-        block,
-        numbers,
-        || (),
-        |(), out, number| {
-            let rows = blocks.rows(number, rows);
-            let values = &values[rows.start * outputs..rows.end * outputs];
-            let x = x.rows(rows.clone());
-            let mut middle = Box::new_uninit_slice(rows.len() * hidden);
-            let middle = weight1.affine(blocks, &mut middle, x, bias1, None);
-            gelu_in_place(middle, Curve::Exact);
-            let middle = Matrix::new(middle, [rows.len(), hidden], hidden);
-            weight2.affine(blocks, out, middle, bias2, Some(values))
-        },
-    );
-    tensor(out, residual.shape())
+/// The values of an MLP, and how its rows are divided.
+struct Prepared<'a> {
+    x: Matrix<'a>,
+    weights: [Weight<'a>; 2],
+    biases: [&'a [f32]; 2],
+    residual: Option<&'a [f32]>,
+    blocks: Blocks,
+    rows: usize,
+    hidden: usize,
+    outputs: usize,
 }
 
-/// Weight and bias of a contiguous layer, and its inputs and outputs.
-fn in_f32_layer(layer: &[FloatTensor<Flex>; 2]) -> ([&[f32]; 2], usize, usize) {
-    let [inputs, outputs] = layer[0].shape().dims();
-    (layer.each_ref().map(values_of), inputs, outputs)
-}
+impl Prepared<'_> {
+    /// The numbers of the blocks.
+    fn numbers(&self) -> impl IndexedParallelIterator<Item = usize> {
+        (0..self.blocks.count).into_par_iter()
+    }
 
-/// In bf16, with a residual in f32. Weights are packed once for all blocks.
-fn in_bf16(
-    kernel: Kernel,
-    x: &FloatTensor<Flex>,
-    layer1: [FloatTensor<Flex>; 2],
-    layer2: [FloatTensor<Flex>; 2],
-    residual: &FloatTensor<Flex>,
-) -> FloatTensor<Flex> {
-    let x = contiguous(x.clone());
-    let prepare = |[weight, bias]: [FloatTensor<Flex>; 2]| {
-        [weight.to_contiguous(), prepared(bias, DType::BF16)]
-    };
-    let [layer1, layer2] = [layer1, layer2].map(prepare);
-    let ([weight1, bias1], inputs, hidden) = in_f32_layer(&layer1);
-    let ([weight2, bias2], _, outputs) = in_f32_layer(&layer2);
-    let rows = residual.shape().num_elements() / outputs;
-    let x = Matrix::new(values_in::<bf16>(&x), [rows, inputs], inputs);
-    let weight1 = Right::new(kernel, Matrix::new(weight1, [inputs, hidden], hidden));
-    let weight2 = Right::new(kernel, Matrix::new(weight2, [hidden, outputs], outputs));
-    let height = block_height(Some(kernel), rows);
-    let blocks = values_of(residual).par_chunks(height * outputs).enumerate();
-    let scratch = || (Scratch::default(), Box::new_uninit_slice(height * hidden));
-    let out = par_write_with(
-        rows * outputs,
-        height * outputs,
-        blocks,
-        scratch,
-        |(scratch, middle), out, (number, residual)| {
-            let start = number * height;
-            let x = x.rows(start..start + out.len() / outputs);
-            let middle = &mut middle[..x.shape()[0] * hidden];
-            let added = Added {
-                bias: Some(bias1),
-                residual: None,
-            };
-            let middle = rows_of_product(kernel, x, &weight1, added, middle, scratch);
-            exact_bf16(middle);
-            let middle = Matrix::new(middle, [x.shape()[0], hidden], hidden);
-            let added = Added {
-                bias: Some(bias2),
-                residual: Some(residual),
-            };
-            rows_of_product(kernel, middle, &weight2, added, out, scratch)
-        },
-    );
-    tensor_of::<f32>(out, residual.shape())
+    /// The rows of a block.
+    fn rows(&self, number: usize) -> Range<usize> {
+        self.blocks.rows(number, self.rows)
+    }
+
+    /// The first layer's output for the rows of a block.
+    fn first<'o>(&self, number: usize, out: &'o mut [MaybeUninit<f32>]) -> &'o mut [f32] {
+        let x = self.x.rows(self.rows(number));
+        self.weights[0].affine(self.blocks, out, x, self.biases[0], None)
+    }
+
+    /// The second layer's output for the rows of a block.
+    fn second<'o>(
+        &self,
+        number: usize,
+        out: &'o mut [MaybeUninit<f32>],
+        inner: &[f32],
+    ) -> &'o mut [f32] {
+        let rows = self.rows(number);
+        let inner = Matrix::new(inner, [rows.len(), self.hidden], self.hidden);
+        let range = rows.start * self.outputs..rows.end * self.outputs;
+        let residual = self.residual.map(|residual| &residual[range]);
+        self.weights[1].affine(self.blocks, out, inner, self.biases[1], residual)
+    }
 }

@@ -1,26 +1,28 @@
-//! The MLP of a transformer block, added to a residual: `r + gelu(x W1 + b1) W2 + b2`.
+//! The MLP of a transformer block: `gelu(x W1 + b1) W2 + b2`, by itself or added to a residual.
 //!
-//! With autodiff and on GPUs, it is composed of two linear layers and a GELU. On the CPU, without autodiff, block by block: the hidden
-//! values of some rows, four times as many as there are inputs in most models, stay in the cache of one thread, and nothing is kept.
+//! On GPUs it is composed of two linear layers and a GELU. On the CPU it goes block by block: the hidden values of some rows, four times as
+//! many as there are inputs in most models, stay in the cache of one thread. In f32 this is so in training, too: what is kept is `x W1 + b1`,
+//! from which the backward pass makes the GELU again.
 
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::{Autodiff, Dispatch, backend_extension, tensor::FloatTensor};
+use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::module::Param;
 use burn::nn::Linear;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 
-use crate::gelu::{Curve, GeluOps, gelu};
+use crate::autodiff::{record_asked, split, split_optional};
+use crate::gelu::{Gelu, GeluOps};
 use crate::linear::{LinearOps, fits, linear, linear_add};
 use crate::optional::Optional;
 use crate::residual::Residual;
 
 mod cpu;
 
-/// The MLP on a backend; the default implementation is composed.
+/// The MLP on a backend; the default implementations are composed.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
 pub(crate) trait MlpOps: LinearOps + GeluOps {
-    /// `r + gelu(x W1 + b1) W2 + b2` in the type of r, for x `[.., input]`, W1 `[input, hidden]`, W2 `[hidden, output]` and r
-    /// `[.., output]`. Products have the type of x.
+    /// `gelu(x W1 + b1) W2 + b2` in the type of x, for x `[.., input]`, W1 `[input, hidden]` and W2 `[hidden, output]`. With r `[.., output]`
+    /// it is added to it, in the type of r. Products have the type of x.
     #[fusion(default)]
     fn gelu_mlp(
         x: FloatTensor<Self>,
@@ -28,32 +30,154 @@ pub(crate) trait MlpOps: LinearOps + GeluOps {
         bias1: FloatTensor<Self>,
         weight2: FloatTensor<Self>,
         bias2: FloatTensor<Self>,
-        residual: FloatTensor<Self>,
+        #[extension_type] residual: Optional<Self>,
+        curve: Gelu,
     ) -> FloatTensor<Self> {
-        composed::<Self>(x, [weight1, bias1], [weight2, bias2], residual)
+        composed::<Self>(x, [weight1, bias1], [weight2, bias2], residual, curve).0
+    }
+
+    /// The same, and `x W1 + b1` for the backward pass.
+    #[fusion(default)]
+    fn gelu_mlp_kept(
+        x: FloatTensor<Self>,
+        weight1: FloatTensor<Self>,
+        bias1: FloatTensor<Self>,
+        weight2: FloatTensor<Self>,
+        bias2: FloatTensor<Self>,
+        #[extension_type] residual: Optional<Self>,
+        curve: Gelu,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        composed::<Self>(x, [weight1, bias1], [weight2, bias2], residual, curve)
+    }
+
+    /// The gradients of x and, if x is given, of W1, b1, W2 and b2, from `hidden = x W1 + b1`.
+    #[fusion(default)]
+    fn gelu_mlp_backward(
+        #[extension_type] x: Optional<Self>,
+        weight1: FloatTensor<Self>,
+        hidden: FloatTensor<Self>,
+        weight2: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        curve: Gelu,
+    ) -> (
+        FloatTensor<Self>,
+        Option<FloatTensor<Self>>,
+        Option<FloatTensor<Self>>,
+        Option<FloatTensor<Self>>,
+        Option<FloatTensor<Self>>,
+    ) {
+        composed_backward::<Self>(x.get(), [weight1, weight2], hidden, grad, curve)
     }
 }
+
+/// The gradients of x, W1, b1, W2 and b2.
+type Gradients<B> = (
+    FloatTensor<B>,
+    Option<FloatTensor<B>>,
+    Option<FloatTensor<B>>,
+    Option<FloatTensor<B>>,
+    Option<FloatTensor<B>>,
+);
 
 #[cfg(feature = "cube")]
 impl MlpOps for burn_cubecl::CubeBackend {}
 
-/// Composed of operations that record themselves.
-impl<B: MlpOps, C: CheckpointStrategy> MlpOps for Autodiff<B, C> {}
+impl<B: MlpOps, C: CheckpointStrategy> MlpOps for Autodiff<B, C> {
+    fn gelu_mlp(
+        x: FloatTensor<Self>,
+        weight1: FloatTensor<Self>,
+        bias1: FloatTensor<Self>,
+        weight2: FloatTensor<Self>,
+        bias2: FloatTensor<Self>,
+        residual: Optional<Self>,
+        curve: Gelu,
+    ) -> FloatTensor<Self> {
+        let residual = residual.get();
+        let all = [&x, &weight1, &bias1, &weight2, &bias2];
+        let all_are_f32 = all
+            .into_iter()
+            .chain(&residual)
+            .all(|x| x.dtype() == DType::F32);
+        if !all_are_f32 {
+            // Operations that record themselves.
+            let (layer1, layer2) = ([weight1, bias1], [weight2, bias2]);
+            return composed::<Self>(x, layer1, layer2, Optional::of(residual), curve).0;
+        }
+        let trained = [&weight1, &bias1, &weight2, &bias2];
+        let is_trained = trained.iter().any(|x| x.is_tracked());
+        let (nodes, given) = split([x, weight1, bias1, weight2, bias2]);
+        let (
+            [of_x, of_weight1, of_bias1, of_weight2, of_bias2],
+            [x, weight1, bias1, weight2, bias2],
+        ) = (nodes, given);
+        let (of_residual, residual) = split_optional::<B>(residual, &x);
+        let nodes = [
+            of_x,
+            of_weight1,
+            of_bias1,
+            of_weight2,
+            of_bias2,
+            of_residual,
+        ];
+        let (out, hidden) = B::gelu_mlp_kept(
+            x.clone(),
+            weight1.clone(),
+            bias1,
+            weight2.clone(),
+            bias2,
+            Optional::of(residual),
+            curve,
+        );
+        // Only the gradients of the layers need x.
+        let state = (is_trained.then_some(x), weight1, hidden, weight2, curve);
+        record_asked::<B, C, _, _>(
+            nodes,
+            out,
+            state,
+            |(x, weight1, hidden, weight2, curve), grad, asked| {
+                let residual = asked[5].then(|| grad.clone());
+                let x = Optional::<B>::of(x);
+                let (x, weight1, bias1, weight2, bias2) =
+                    B::gelu_mlp_backward(x, weight1, hidden, weight2, grad, curve);
+                [Some(x), weight1, bias1, weight2, bias2, residual]
+            },
+        )
+    }
+}
 
-/// [`MlpOps::gelu_mlp`] of two linear layers and a GELU.
+/// [`MlpOps::gelu_mlp_kept`] of two linear layers and a GELU.
 fn composed<B: LinearOps + GeluOps>(
     x: FloatTensor<B>,
     [weight1, bias1]: [FloatTensor<B>; 2],
     [weight2, bias2]: [FloatTensor<B>; 2],
-    residual: FloatTensor<B>,
-) -> FloatTensor<B> {
+    residual: Optional<B>,
+    curve: Gelu,
+) -> (FloatTensor<B>, FloatTensor<B>) {
     let hidden = B::affine(x, weight1, bias1, Optional::Missing);
-    let hidden = B::gelu_by(hidden, Curve::Exact);
-    B::affine(hidden, weight2, bias2, Optional::Given(residual))
+    let inner = B::gelu_by(hidden.clone(), curve);
+    (B::affine(inner, weight2, bias2, residual), hidden)
 }
 
-/// Two linear layers with an exact GELU between them, added to a residual, on any device: the result of
-/// `linear_add(second, gelu(linear(first, x)), residual)`.
+/// [`MlpOps::gelu_mlp_backward`] of the same operations.
+fn composed_backward<B: LinearOps + GeluOps>(
+    x: Option<FloatTensor<B>>,
+    [weight1, weight2]: [FloatTensor<B>; 2],
+    hidden: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    curve: Gelu,
+) -> Gradients<B> {
+    let (dtype, is_trained) = (FloatDType::from(hidden.dtype()), x.is_some());
+    let inner = is_trained.then(|| B::gelu_by(hidden.clone(), curve));
+    let inner = Optional::<B>::of(inner);
+    let (grad, weight2, bias2) = B::affine_backward(inner, weight2, grad, dtype, is_trained);
+    let grad = B::gelu_by_backward(hidden, grad, curve);
+    let x = Optional::<B>::of(x);
+    let (x, weight1, bias1) = B::affine_backward(x, weight1, grad, dtype, is_trained);
+    (x, weight1, bias1, weight2, bias2)
+}
+
+/// Two linear layers with a GELU between them, added to a residual if there is one, on any device: the result of
+/// `linear_add(second, gelu(linear(first, x)), residual)`, or with [`quick_gelu`](crate::quick_gelu).
 ///
 /// # Shapes
 /// - `x`: `[.., input]`
@@ -61,12 +185,12 @@ fn composed<B: LinearOps + GeluOps>(
 ///
 /// # Panics
 /// As [`linear`] and [`linear_add`].
-pub fn mlp_add<const D: usize>(
+pub fn mlp<const D: usize>(
     [first, second]: [&Linear; 2],
+    curve: Gelu,
     x: Tensor<D>,
-    residual: impl Into<Residual<D>>,
+    residual: Option<Residual<D>>,
 ) -> Tensor<D> {
-    let residual = residual.into();
     let [bias1, bias2] = [first, second].map(|layer| layer.bias.as_ref().map(Param::val));
     let [weight1, weight2] = [first, second].map(|layer| layer.weight.val());
     let mut shape = x.dims();
@@ -75,19 +199,34 @@ pub fn mlp_add<const D: usize>(
         let fits = |bias: &Tensor<1>| bias.dims()[0] == weight.dims()[1];
         bias.as_ref().is_none_or(fits)
     };
-    let is_one_step = residual.scale.is_none()
+    let is_one_step = x.device() == Device::flex()
         && has_width(&bias1, &weight1)
         && has_width(&bias2, &weight2)
-        && residual.stream.dims() == shape
         && fits(&x, &weight1)
         && weight1.dims()[1] == weight2.dims()[0];
     let (Some(bias1), Some(bias2), true) = (bias1, bias2, is_one_step) else {
-        return linear_add(second, gelu(linear(first, x)), residual);
+        let hidden = linear(first, x).into_dispatch();
+        let inner = Tensor::from_dispatch(Dispatch::gelu_by(hidden, curve));
+        return match residual {
+            Some(residual) => linear_add(second, inner, residual),
+            None => linear(second, inner),
+        };
+    };
+    // A residual that is scaled or broadcast is a step of its own.
+    let is_inside =
+        |residual: &mut Residual<D>| residual.scale.is_none() && residual.stream.dims() == shape;
+    let mut outside = residual;
+    let inside = match outside.take_if(is_inside) {
+        Some(residual) => Optional::Given(residual.stream.into_dispatch()),
+        None => Optional::Missing,
     };
     let [weight1, weight2] = [weight1, weight2].map(Tensor::into_dispatch);
     let [bias1, bias2] = [bias1, bias2].map(Tensor::into_dispatch);
-    let (x, stream) = (x.into_dispatch(), residual.stream.into_dispatch());
-    Tensor::from_dispatch(Dispatch::gelu_mlp(
-        x, weight1, bias1, weight2, bias2, stream,
-    ))
+    let x = x.into_dispatch();
+    let out = Dispatch::gelu_mlp(x, weight1, bias1, weight2, bias2, inside, curve);
+    let out = Tensor::from_dispatch(out);
+    match outside {
+        Some(residual) => residual.plus(out),
+        None => out,
+    }
 }

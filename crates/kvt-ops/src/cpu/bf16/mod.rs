@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use super::buffer::par_write_with;
 use super::gemm::{self, Matrix, Write};
+use super::layer;
 use super::matrix::assert_fits;
 use pack::{Buffers, WIDTH};
 use tiles::{Left, Panels, tiles};
@@ -190,7 +191,7 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     let ([rows, a_columns], [b_rows, columns]) = (a.shape(), b.shape());
     assert_eq!(rows, b_rows, "matrices that do not fit");
     let Some(kernel) = kernel else {
-        return gemm::product_over_rows(a.with(&widened(a)), b.with(&widened(b)));
+        return layer::product_over_rows(a.with(&widened(a)), b.with(&widened(b)));
     };
     // A power of two, which a few threads can share equally.
     let parts = 1 << (rows / PART).clamp(1, PARTS).ilog2();

@@ -1,7 +1,7 @@
 //! Products of rows with the weight of a layer, with a bias and a residual, block by block.
 //!
-//! On CPUs with AVX-512, or with AVX2, the weight is packed once, for all blocks, in panels of 32 or 16 columns, and a kernel makes tiles of
-//! up to 12 or 6 rows; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each
+//! On CPUs with AVX-512, or with AVX2, the weight is packed once, for all blocks, in panels of up to 64 or 16 columns, and a kernel makes
+//! tiles of 6 rows or more; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each
 //! block.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::buffer::par_build;
+use super::buffer::{par_write_to, par_write_with};
 use super::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
 use crate::contiguous::cpu::{transpose, transposed};
 use kernel::Kernel;
@@ -35,11 +35,11 @@ pub(crate) enum Weight<'a> {
 }
 
 /// Part of a row of a panel, in a whole line of the cache: one that straddles a line takes two reads.
-#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([f32; LINE]);
 
-/// A matrix in panels of columns; missing columns are zeros.
+/// A matrix in panels of columns; columns that are missing in a line are zeros.
 pub(crate) struct Panels {
     kernel: Kernel,
     values: Vec<Line>,
@@ -103,6 +103,28 @@ impl<'a> Weight<'a> {
             count,
             threads,
         }
+    }
+
+    /// `x W + bias`, and a residual, for all blocks, on all threads.
+    ///
+    /// # Panics
+    /// If the shapes do not match.
+    pub(crate) fn all<'o>(
+        &self,
+        blocks: Blocks,
+        out: &'o mut [MaybeUninit<f32>],
+        x: Matrix<'_>,
+        (bias, residual): (&[f32], Option<&[f32]>),
+    ) -> &'o mut [f32] {
+        let (rows, outputs) = (x.shape()[0], bias.len());
+        let numbers = (0..blocks.count).into_par_iter();
+        let (part, none) = (blocks.height * outputs, || ());
+        par_write_to(out, part, numbers, none, |(), out, number| {
+            let rows = blocks.rows(number, rows);
+            let range = rows.start * outputs..rows.end * outputs;
+            let residual = residual.map(|residual| &residual[range]);
+            self.affine(blocks, out, x.rows(rows), bias, residual)
+        })
     }
 
     /// `x W + bias`, and a residual, for the rows of a block: every number of `out` is written.
@@ -179,26 +201,36 @@ fn plain_height(rows: usize, width: usize) -> usize {
 impl Panels {
     fn new(kernel: Kernel, matrix: Matrix<'_>) -> Self {
         let (shape @ [inputs, outputs], [down, along]) = (matrix.shape(), matrix.strides());
-        let (lines, width) = (kernel.lines(), kernel.lines() * LINE);
-        let panels = outputs.div_ceil(width);
-        let numbers = (0..panels).into_par_iter();
-        // A panel is filled with zeros by the thread that packs it: one thread for all of them would take as long as the copies.
-        let values: Vec<Line> = par_build(
-            panels * inputs * lines,
-            inputs * lines,
-            numbers,
-            |panel: &mut [Line], number| {
-                let panel: &mut [f32] = bytemuck::cast_slice_mut(panel);
-                let first = number * width;
-                let count = width.min(outputs - first);
-                if along != 1 {
+        let lines = kernel.lines();
+        let panels = (0..outputs.div_ceil(lines * LINE)).into_par_iter();
+        let len = outputs.div_ceil(LINE) * inputs;
+        let values = par_write_with(
+            len,
+            lines * inputs,
+            panels,
+            || (),
+            |(), panel: &mut [MaybeUninit<Line>], number| {
+                let first = number * lines * LINE;
+                let count = (lines * LINE).min(outputs - first);
+                // The last panel may have fewer lines, and columns that are missing.
+                let width = count.next_multiple_of(LINE);
+                let numbers = as_numbers(panel);
+                if along == 1 {
+                    for (input, to) in numbers.chunks_exact_mut(width).enumerate() {
+                        let from = &matrix.values()[input * down + first..];
+                        to[..count].write_copy_of_slice(&from[..count]);
+                    }
+                } else {
                     let from = &matrix.values()[first * along..];
-                    transpose(panel, width, from, [count, inputs], along);
-                    return;
+                    transpose(numbers, width, from, [count, inputs], along);
                 }
-                for (input, to) in panel.chunks_exact_mut(width).enumerate() {
-                    let from = &matrix.values()[input * down + first..];
-                    to[..count].copy_from_slice(&from[..count]);
+                for to in numbers.chunks_exact_mut(width) {
+                    to[count..].fill(MaybeUninit::new(0.0));
+                }
+                #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
+                // SAFETY: in each row the columns that there are have been written, and then the missing ones.
+                unsafe {
+                    panel.assume_init_mut()
                 }
             },
         );
@@ -217,13 +249,14 @@ impl Panels {
         residual: Option<&[f32]>,
     ) -> &'o mut [f32] {
         let ([inputs, outputs], rows) = (self.shape, x.shape()[0]);
-        let (lines, width) = (self.kernel.lines(), self.kernel.lines() * LINE);
-        for number in 0..outputs.div_ceil(width) {
-            let panel = &self.values[number * inputs * lines..][..inputs * lines];
-            let columns = number * width..outputs.min((number + 1) * width);
+        let width = self.kernel.lines() * LINE;
+        for first in (0..outputs).step_by(width) {
+            let columns = first..outputs.min(first + width);
+            let lines = columns.len().div_ceil(LINE);
+            let panel = &self.values[first / LINE * inputs..][..lines * inputs];
             let mut row = 0;
             while row < rows {
-                let height = self.kernel.height(rows - row);
+                let height = self.kernel.height(lines, rows - row);
                 let x = x.rows(row..row + height);
                 let range = row * outputs..(row + height) * outputs;
                 let residual = residual.map(|residual| &residual[range.clone()]);
@@ -238,6 +271,15 @@ impl Panels {
         unsafe {
             out.assume_init_mut()
         }
+    }
+}
+
+/// The places of the numbers of lines.
+fn as_numbers(lines: &mut [MaybeUninit<Line>]) -> &mut [MaybeUninit<f32>] {
+    #[expect(unsafe_code, reason = "places that hold nothing yet")]
+    // SAFETY: a line consists of as many numbers, and either may hold nothing.
+    unsafe {
+        std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * LINE)
     }
 }
 

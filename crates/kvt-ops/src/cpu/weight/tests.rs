@@ -18,7 +18,7 @@ fn kernels() -> Vec<Option<Kernel>> {
 
 #[test]
 fn products_have_bias_and_residual_as_defined() {
-    // All heights of tiles, and numbers of columns below, at and above one and two registers.
+    // All heights of tiles, and numbers of columns below, at and above one to four registers.
     for (rows, inputs, outputs) in [
         (1, 1, 1),
         (2, 3, 15),
@@ -28,7 +28,12 @@ fn products_have_bias_and_residual_as_defined() {
         (11, 0, 5),
         (12, 33, 31),
         (23, 17, 32),
+        (13, 6, 48),
+        (15, 5, 47),
+        (16, 7, 64),
+        (25, 5, 63),
         (97, 8, 33),
+        (100, 3, 112),
         (200, 600, 65),
     ] {
         let (x, w) = (values(rows * inputs, 1), values(inputs * outputs, 2));

@@ -8,11 +8,51 @@ use std::arch::x86_64::{
 use super::Tile;
 use crate::cpu::weight::{LINE, Line};
 
-/// Maximum number of rows.
-pub(super) const HEIGHT: usize = 12;
+/// Maximum number of lines in a row of a panel, and of registers in a row of a tile. More lines need fewer reads: a row takes one for each
+/// column, and its registers share it.
+pub(super) const LINES: usize = 4;
 
-/// Registers, and lines, of a row.
-pub(super) const LINES: usize = 2;
+/// Rows of the next tile, where some are left.
+pub(super) fn height(lines: usize, left: usize) -> usize {
+    let most = match lines {
+        4.. => 6,
+        3 => 8,
+        _ => 12,
+    };
+    match left.min(most) {
+        5 => 4,
+        7 => 6,
+        9..12 => 8,
+        height => height,
+    }
+}
+
+/// The tile for some rows and lines, those of [`height`].
+///
+/// # Safety
+/// As [`Tile`] says, and the CPU has the instructions.
+#[target_feature(enable = "avx512f")]
+#[expect(unsafe_code, reason = "instructions that not every CPU has")]
+pub(super) unsafe fn tile(rows: usize, lines: usize, tile: Tile<'_>) {
+    /// Each number of rows with each number of lines.
+    macro_rules! tiles {
+        ($($lines:literal: $($rows:literal)+;)+) => {
+            // SAFETY: as the caller guarantees.
+            unsafe {
+                match (lines, rows) {
+                    $($(($lines, $rows) => tile_of::<$rows, $lines>(tile),)+)+
+                    _ => unreachable!("a tile of {rows} rows and {lines} lines"),
+                }
+            }
+        };
+    }
+    tiles! {
+        1: 1 2 3 4 6 8 12;
+        2: 1 2 3 4 6 8 12;
+        3: 1 2 3 4 6 8;
+        4: 1 2 3 4 6;
+    }
+}
 
 /// # Safety
 /// As [`Tile`] says, and the CPU has the instructions.
@@ -21,20 +61,22 @@ pub(super) const LINES: usize = 2;
     unsafe_code,
     reason = "checks in the innermost loop would cost more than its products"
 )]
-pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
+unsafe fn tile_of<const ROWS: usize, const LINES: usize>(tile: Tile<'_>) {
     let rows = tile.rows::<ROWS>();
-    // In registers: 24 of the 32 hold sums, others hold two columns and a number of a row.
+    // In registers: up to 24 of the 32 hold sums, others hold the lines of a column and a number of a row.
     let mut sums = [[_mm512_setzero_ps(); LINES]; ROWS];
     let (columns, _) = tile.panel.as_chunks::<LINES>();
-    for (input, [Line(left), Line(right)]) in columns.iter().enumerate() {
+    for (input, lines) in columns.iter().enumerate() {
         // SAFETY: a line is aligned and fills a register, and the caller guarantees the numbers of the rows.
         unsafe {
-            let left = _mm512_load_ps(left.as_ptr());
-            let right = _mm512_load_ps(right.as_ptr());
-            for ([left_sum, right_sum], row) in sums.iter_mut().zip(&rows) {
+            let lines = lines
+                .each_ref()
+                .map(|Line(line)| _mm512_load_ps(line.as_ptr()));
+            for (sums, row) in sums.iter_mut().zip(&rows) {
                 let number = _mm512_set1_ps(*row.add(input));
-                *left_sum = _mm512_fmadd_ps(number, left, *left_sum);
-                *right_sum = _mm512_fmadd_ps(number, right, *right_sum);
+                for (sum, line) in sums.iter_mut().zip(lines) {
+                    *sum = _mm512_fmadd_ps(number, line, *sum);
+                }
             }
         }
     }

@@ -61,7 +61,7 @@ impl Kernel {
         avx512.into_iter().chain(fma).map(Self)
     }
 
-    /// Lines in a row of a panel.
+    /// Maximum number of lines in a row of a panel.
     pub(super) fn lines(self) -> usize {
         match self.0 {
             Set::Avx512 => avx512::LINES,
@@ -69,14 +69,11 @@ impl Kernel {
         }
     }
 
-    /// Rows of the next tile, where some are left.
-    pub(super) fn height(self, left: usize) -> usize {
-        match (self.0, left) {
-            (Set::Fma, _) => left.min(fma::HEIGHT),
-            (Set::Avx512, ..4) => left,
-            (Set::Avx512, 4..8) => 4,
-            (Set::Avx512, 8..avx512::HEIGHT) => 8,
-            (Set::Avx512, _) => avx512::HEIGHT,
+    /// Rows of the next tile with a panel of some lines, where some rows are left.
+    pub(super) fn height(self, lines: usize, left: usize) -> usize {
+        match self.0 {
+            Set::Avx512 => avx512::height(lines, left),
+            Set::Fma => left.min(fma::HEIGHT),
         }
     }
 
@@ -95,14 +92,13 @@ impl Kernel {
         (bias, residual): (&[f32], Option<&[f32]>),
     ) {
         let ([rows, inputs], [down, along]) = (x.shape(), x.strides());
-        let outputs = bias.len();
+        let (outputs, lines) = (bias.len(), columns.len().div_ceil(LINE));
         assert!(
             rows > 0
-                && inputs * self.lines() == panel.len()
+                && (1..=self.lines()).contains(&lines)
+                && inputs * lines == panel.len()
                 && along == 1
                 && (rows - 1) * down + inputs <= x.values().len()
-                && !columns.is_empty()
-                && columns.len() <= LINE * self.lines()
                 && columns.end <= outputs
                 && out.len() == rows * outputs
                 && residual.is_none_or(|residual| residual.len() == out.len()),
@@ -121,12 +117,7 @@ impl Kernel {
         // SAFETY: the kernel is proof of the instructions, and the sizes were checked.
         unsafe {
             match (self.0, rows) {
-                (Set::Avx512, 1) => avx512::tile::<1>(tile),
-                (Set::Avx512, 2) => avx512::tile::<2>(tile),
-                (Set::Avx512, 3) => avx512::tile::<3>(tile),
-                (Set::Avx512, 4) => avx512::tile::<4>(tile),
-                (Set::Avx512, 8) => avx512::tile::<8>(tile),
-                (Set::Avx512, avx512::HEIGHT) => avx512::tile::<{ avx512::HEIGHT }>(tile),
+                (Set::Avx512, _) => avx512::tile(rows, lines, tile),
                 (Set::Fma, 1) => fma::tile::<1>(tile),
                 (Set::Fma, 2) => fma::tile::<2>(tile),
                 (Set::Fma, 3) => fma::tile::<3>(tile),

@@ -23,7 +23,7 @@ impl Kernel {
         match self {}
     }
 
-    pub(super) fn height(self, _: usize) -> usize {
+    pub(super) fn height(self, _: usize, _: usize) -> usize {
         match self {}
     }
 

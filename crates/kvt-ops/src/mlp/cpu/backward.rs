@@ -1,0 +1,92 @@
+//! The backward pass of the MLP in f32.
+
+use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
+use burn::tensor::Shape;
+use rayon::prelude::*;
+
+use super::super::Gradients;
+use crate::contiguous::cpu::contiguous;
+use crate::cpu::buffer::{par_write_to, par_write_two, tensor, values_of};
+use crate::cpu::gemm::Matrix;
+use crate::cpu::layer::{Backward, Parts, Sums};
+use crate::gelu::{Gelu, gelu_and_gradient, multiply_by_slope};
+
+/// [`MlpOps`](super::super::MlpOps)'s gradients: those of the hidden values stay in the cache.
+pub(super) fn backward(
+    x: Option<FloatTensor<Flex>>,
+    weights: [FloatTensor<Flex>; 2],
+    hidden: FloatTensor<Flex>,
+    grad: FloatTensor<Flex>,
+    curve: Gelu,
+) -> Gradients<Flex> {
+    let mut shape = grad.shape();
+    let last = shape.num_dims() - 1;
+    let [weight1, weight2] = weights.map(contiguous);
+    let ([inputs, width], [_, outputs]) = (weight1.shape().dims(), weight2.shape().dims());
+    shape[last] = inputs;
+    let [hidden, grad] = [hidden, grad].map(contiguous);
+    let x = x.map(contiguous);
+    let rows = hidden.shape().num_elements() / width;
+    let x = x
+        .as_ref()
+        .map(|x| Matrix::new(values_of(x), [rows, inputs], inputs));
+    let grads = Matrix::new(values_of(&grad), [rows, outputs], outputs);
+    let hidden = values_of(&hidden);
+    let layer1 = Backward::new(
+        rows,
+        Matrix::new(values_of(&weight1), [inputs, width], width),
+    );
+    let layer2 = Backward::new(
+        rows,
+        Matrix::new(values_of(&weight2), [width, outputs], outputs),
+    );
+    let parts = Parts::new(rows, inputs.max(width).max(outputs));
+    let (of_x, sums) = parts.each_block(inputs, |[sums1, sums2], out, rows| {
+        let (count, grads) = (rows.len(), grads.rows(rows.clone()));
+        let hidden = &hidden[rows.start * width..rows.end * width];
+        let as_rows = |values| Matrix::new(values, [count, width], width);
+        let blocks = layer2.blocks(count);
+        let (part, none) = (blocks.height * width, || ());
+        let hidden = hidden.par_chunks(part).enumerate();
+        let mut of_hidden = Box::new_uninit_slice(count * width);
+        let Some(x) = x else {
+            let of_hidden = &mut of_hidden;
+            let of_hidden = par_write_to(of_hidden, part, hidden, none, |(), out, item| {
+                let (number, hidden) = item;
+                let grad = layer2.inputs_of(blocks, number, out, grads);
+                multiply_by_slope(grad, hidden, curve);
+                grad
+            });
+            return layer1.inputs(out, as_rows(of_hidden));
+        };
+        let mut inner = Box::new_uninit_slice(count * width);
+        let places: [&mut [_]; 2] = [&mut of_hidden, &mut inner];
+        let both = par_write_two(places, [part; 2], hidden, none, |(), [out, inner], item| {
+            let (number, hidden) = item;
+            let grad = layer2.inputs_of(blocks, number, out, grads);
+            let inner = inner.write_copy_of_slice(hidden);
+            gelu_and_gradient(grad, inner, curve);
+            [grad, inner]
+        });
+        let [of_hidden, inner] = both.map(|values| as_rows(values));
+        sums2.add(parts.threads(), inner, grads);
+        sums1.add(parts.threads(), x.rows(rows), of_hidden);
+        layer1.inputs(out, of_hidden)
+    });
+    let of_x = tensor(of_x, shape);
+    if x.is_none() {
+        return (of_x, None, None, None, None);
+    }
+    let [sums1, sums2] = sums;
+    let of_layer = |sums: Sums, shape: [usize; 2]| {
+        let [weight, bias] = sums.into_values(shape, false);
+        [
+            tensor(weight, Shape::new(shape)),
+            tensor(bias, Shape::new([shape[1]])),
+        ]
+        .map(Some)
+    };
+    let [weight1, bias1] = of_layer(sums1, [inputs, width]);
+    let [weight2, bias2] = of_layer(sums2, [width, outputs]);
+    (of_x, weight1, bias1, weight2, bias2)
+}
