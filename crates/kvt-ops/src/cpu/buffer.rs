@@ -70,9 +70,8 @@ pub(crate) fn sum_of_parts(parts: Vec<f32>, len: usize) -> Vec<f32> {
     if parts.len() <= len {
         return parts;
     }
-    let mut parts = parts.chunks_exact(len);
-    let mut sum = parts.next().unwrap_or_default().to_vec();
-    add_in_order(&mut sum, parts.collect());
+    let mut sum = vec![0.0; len];
+    add_in_order(&mut sum, parts.chunks_exact(len).collect());
     sum
 }
 

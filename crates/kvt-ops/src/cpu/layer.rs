@@ -9,6 +9,7 @@ use std::ops::Range;
 use pulp::Arch;
 use rayon::prelude::*;
 
+use super::bf16::Number;
 use super::buffer::{add_in_order, par_write_with, write_in_order};
 use super::gemm::{Matrix, Parallelism, add_product_over_rows, threads_of_each};
 use super::weight::{Blocks, Weight};
@@ -44,17 +45,19 @@ pub(crate) struct Backward<'a> {
 }
 
 impl Parts {
-    /// For rows of which the widest have `width` values.
-    pub(crate) fn new(rows: usize, width: usize) -> Self {
-        /// Maximum number of parts, and minimum number of rows in each.
+    /// For rows of which the widest have `width` values, and sums of so many values.
+    pub(crate) fn new(rows: usize, width: usize, summed: usize) -> Self {
+        /// Maximum number of parts, and of the values that all sum, and minimum number of rows in each.
         const PARTS: usize = 16;
+        const SUMMED: usize = 8 << 20;
         const PART: usize = 768;
         /// Maximum number of rows in a block, and of the values of its widest rows. `gemm` adds products of as many rows at a time,
         /// so smaller blocks read and write sums more often, and larger ones would leave the cache.
         const ROWS: usize = 512;
         const BLOCK: usize = 384 * 1024;
         // A power of two, which a few threads can share equally.
-        let count = 1 << (rows / PART).clamp(1, PARTS).ilog2();
+        let most = PARTS.min(SUMMED / summed.max(1));
+        let count = 1 << (rows / PART).min(most).max(1).ilog2();
         let part = rows.div_ceil(count).max(1);
         let blocks = part.div_ceil((BLOCK / width.max(1)).clamp(1, ROWS));
         Self {
@@ -121,7 +124,7 @@ impl Parts {
 /// If the shapes do not match.
 pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     let shape = [a.shape()[1], b.shape()[1]];
-    let parts = Parts::new(a.shape()[0], shape[0].max(shape[1]));
+    let parts = Parts::new(a.shape()[0], shape[0].max(shape[1]), shape[0] * shape[1]);
     let sums = (0..parts.count).into_par_iter().map(|number| {
         let (rows, mut sums) = (parts.rows_of(number), Sums::default());
         sums.add_weight(parts.threads(), a.rows(rows.clone()), b.rows(rows));
@@ -157,32 +160,22 @@ impl Sums {
         add_product_over_rows(threads, &mut self.weight, a, b);
     }
 
-    /// Adds the gradients of some rows.
+    /// Adds the gradients of some rows, which are side by side.
     pub(crate) fn add_bias(&mut self, grads: Matrix<'_>) {
         let [rows, width] = grads.shape();
+        assert_eq!(grads.strides(), [width, 1], "rows with gaps");
         self.bias.resize(width, 0.0);
-        let sum = &mut self.bias;
-        let rows = grads.values().chunks_exact(width).take(rows);
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for row in rows {
-                    for (sum, x) in sum.iter_mut().zip(row) {
-                        *sum += x;
-                    }
-                }
-            },
-        );
+        add_rows(&mut self.bias, &grads.values()[..rows * width]);
     }
 
-    /// The gradients of the weight, `[inputs, outputs]` or transposed, and of the bias.
+    /// The gradients of the weight, `[inputs, outputs]` or transposed, and of the bias; nothing of what was not added.
     pub(crate) fn into_values(
         self,
         [inputs, outputs]: [usize; 2],
         transpose: bool,
     ) -> [Vec<f32>; 2] {
         let is_turned = inputs > outputs;
-        let weight = if is_turned == transpose {
+        let weight = if is_turned == transpose || self.weight.is_empty() {
             self.weight
         } else if is_turned {
             transposed(&self.weight, [outputs, inputs], inputs)
@@ -191,6 +184,20 @@ impl Sums {
         };
         [weight, self.bias]
     }
+}
+
+/// Adds rows to a sum.
+pub(crate) fn add_rows<T: Number>(sum: &mut [f32], rows: &[T]) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact(sum.len()) {
+                for (sum, x) in sum.iter_mut().zip(row) {
+                    *sum += x.widened();
+                }
+            }
+        },
+    );
 }
 
 impl<'a> Backward<'a> {

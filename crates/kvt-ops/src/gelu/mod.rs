@@ -23,7 +23,7 @@ pub(crate) use cpu::{exact_bf16, gelu_and_gradient, gelu_in_place, multiply_by_s
 /// The factor in the sigmoid of [`quick_gelu`].
 const QUICK: f64 = 1.702;
 
-/// The distribution function `F` of an activation `x F(x)`.
+/// Which GELU, `x F(x)`: by its distribution function `F`.
 #[derive(Clone, Copy, Debug)]
 pub enum Gelu {
     /// The normal distribution function `Phi`.

@@ -3,7 +3,6 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, bf16};
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::cpu::prepared;
@@ -11,6 +10,7 @@ use crate::cast::cast;
 use crate::cpu::bf16::{Added, Kernel, Number, product, product_over_rows};
 use crate::cpu::buffer::{tensor_of, values_in};
 use crate::cpu::gemm::Matrix;
+use crate::cpu::layer::add_rows;
 
 /// Runs `$body` with the values of a contiguous tensor in their type, bf16 or f32.
 macro_rules! in_its_type {
@@ -108,25 +108,13 @@ fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
         .par_chunks(part)
         .map(|rows| {
             let mut sum = vec![0.0; width];
-            Arch::new().dispatch(
-                #[inline(always)]
-                || rows.chunks_exact(width).for_each(|row| add(&mut sum, row)),
-            );
+            add_rows(&mut sum, rows);
             sum
         })
         .collect();
     let mut total = vec![0.0; width];
-    for sum in sums {
-        add(&mut total, &sum);
-    }
+    sums.iter().for_each(|sum| add_rows(&mut total, sum));
     total
-}
-
-#[inline(always)]
-fn add<T: Number>(sum: &mut [f32], row: &[T]) {
-    for (sum, x) in sum.iter_mut().zip(row) {
-        *sum += x.widened();
-    }
 }
 
 #[cfg(test)]

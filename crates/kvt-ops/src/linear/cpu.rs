@@ -83,7 +83,8 @@ impl LinearOps for Flex {
         let x = x
             .as_ref()
             .map(|x| Matrix::new(values_of(x), [rows, inputs], inputs));
-        let parts = Parts::new(rows, inputs.max(outputs));
+        let summed = x.map_or(0, |_| inputs * outputs);
+        let parts = Parts::new(rows, inputs.max(outputs), summed);
         let backward = Backward::new(rows, weight.matrix());
         let (of_x, [sums]) = parts.each_block(inputs, |[sums], out, rows| {
             let grads = grads.rows(rows.clone());

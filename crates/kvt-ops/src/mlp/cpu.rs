@@ -38,7 +38,7 @@ impl MlpOps for Flex {
         match (Kernel::detect(), &residual, curve) {
             _ if is_empty(all) => {}
             _ if others_are_f32 && x.dtype() == DType::F32 => {
-                return Single::new(x, layer1, layer2, residual, curve).forward();
+                return InF32::new(x, layer1, layer2, residual, curve).forward();
             }
             (Some(kernel), Some(residual), Gelu::Exact)
                 if others_are_f32 && x.dtype() == DType::BF16 =>
@@ -65,7 +65,7 @@ impl MlpOps for Flex {
         if is_empty(all) || !are_f32(all.into_iter().chain(&residual)) {
             return composed::<Self>(x, layer1, layer2, Optional::of(residual), curve);
         }
-        Single::new(x, layer1, layer2, residual, curve).forward_kept()
+        InF32::new(x, layer1, layer2, residual, curve).forward_kept()
     }
 
     fn gelu_mlp_backward(
@@ -74,14 +74,22 @@ impl MlpOps for Flex {
         hidden: FloatTensor<Self>,
         weight2: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        of_second: bool,
         curve: Gelu,
     ) -> Gradients<Self> {
         let x = x.get();
         let all = [&weight1, &hidden, &weight2, &grad];
         if is_empty(all) || !are_f32(all.into_iter().chain(&x)) {
-            return composed_backward::<Self>(x, [weight1, weight2], hidden, grad, curve);
+            return composed_backward::<Self>(
+                x,
+                [weight1, weight2],
+                hidden,
+                grad,
+                of_second,
+                curve,
+            );
         }
-        backward(x, [weight1, weight2], hidden, grad, curve)
+        backward(x, [weight1, weight2], hidden, grad, of_second, curve)
     }
 }
 
@@ -94,14 +102,14 @@ fn are_f32<'a>(mut tensors: impl Iterator<Item = &'a FloatTensor<Flex>>) -> bool
 }
 
 /// An MLP in f32: the hidden values of a block stay in the cache of the core that makes them.
-struct Single {
+struct InF32 {
     x: FloatTensor<Flex>,
     layers: [[FloatTensor<Flex>; 2]; 2],
     residual: Option<FloatTensor<Flex>>,
     curve: Gelu,
 }
 
-impl Single {
+impl InF32 {
     fn new(
         x: FloatTensor<Flex>,
         layer1: [FloatTensor<Flex>; 2],
@@ -120,14 +128,21 @@ impl Single {
     /// The output.
     fn forward(&self) -> FloatTensor<Flex> {
         let layers = self.prepare();
-        let (part, none) = (layers.blocks.height * layers.outputs, || ());
+        let (part, no_scratch) = (layers.blocks.height * layers.outputs, || ());
         let out = new_values(layers.rows * layers.outputs, |out| {
-            par_write_to(out, part, layers.numbers(), none, |(), out, number| {
-                let mut inner = Box::new_uninit_slice(layers.rows(number).len() * layers.hidden);
-                let inner = layers.first(number, &mut inner);
-                gelu_in_place(inner, self.curve);
-                layers.second(number, out, inner)
-            })
+            par_write_to(
+                out,
+                part,
+                layers.numbers(),
+                no_scratch,
+                |(), out, number| {
+                    let mut inner =
+                        Box::new_uninit_slice(layers.rows(number).len() * layers.hidden);
+                    let inner = layers.first(number, &mut inner);
+                    gelu_in_place(inner, self.curve);
+                    layers.second(number, out, inner)
+                },
+            )
         });
         tensor(out, self.shape(layers.outputs))
     }
@@ -136,7 +151,7 @@ impl Single {
     fn forward_kept(&self) -> (FloatTensor<Flex>, FloatTensor<Flex>) {
         let layers = self.prepare();
         let (outputs, width) = (layers.outputs, layers.hidden);
-        let (parts, none) = (
+        let (parts, no_scratch) = (
             [outputs, width].map(|width| layers.blocks.height * width),
             || (),
         );
@@ -144,13 +159,19 @@ impl Single {
             [outputs, width].map(|width| layers.rows * width),
             |places| {
                 let numbers = layers.numbers();
-                par_write_two(places, parts, numbers, none, |(), [out, hidden], number| {
-                    let hidden = layers.first(number, hidden);
-                    let mut inner = Box::new_uninit_slice(hidden.len());
-                    let inner = inner.write_copy_of_slice(hidden);
-                    gelu_in_place(inner, self.curve);
-                    [layers.second(number, out, inner), hidden]
-                })
+                par_write_two(
+                    places,
+                    parts,
+                    numbers,
+                    no_scratch,
+                    |(), [out, hidden], number| {
+                        let hidden = layers.first(number, hidden);
+                        let mut inner = Box::new_uninit_slice(hidden.len());
+                        let inner = inner.write_copy_of_slice(hidden);
+                        gelu_in_place(inner, self.curve);
+                        [layers.second(number, out, inner), hidden]
+                    },
+                )
             },
         );
         let [out, hidden] = [(out, outputs), (hidden, width)]

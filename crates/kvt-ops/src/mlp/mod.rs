@@ -1,6 +1,6 @@
 //! The MLP of a transformer block: `gelu(x W1 + b1) W2 + b2`, by itself or added to a residual.
 //!
-//! On GPUs it is composed of two linear layers and a GELU. On the CPU it goes block by block: the hidden values of some rows, four times as
+//! On GPUs, and for export, it is composed of two linear layers and a GELU, before it reaches a backend. On the CPU it goes block by block: the hidden values of some rows, four times as
 //! many as there are inputs in most models, stay in the cache of one thread. In f32 this is so in training, too: what is kept is `x W1 + b1`,
 //! from which the backward pass makes the GELU again.
 
@@ -50,7 +50,7 @@ pub(crate) trait MlpOps: LinearOps + GeluOps {
         composed::<Self>(x, [weight1, bias1], [weight2, bias2], residual, curve)
     }
 
-    /// The gradients of x and, if x is given, of W1, b1, W2 and b2, from `hidden = x W1 + b1`.
+    /// The gradients of x, of W1 and b1 if x is given, and of W2 and b2 if they are asked for, from `hidden = x W1 + b1`.
     #[fusion(default)]
     fn gelu_mlp_backward(
         #[extension_type] x: Optional<Self>,
@@ -58,6 +58,7 @@ pub(crate) trait MlpOps: LinearOps + GeluOps {
         hidden: FloatTensor<Self>,
         weight2: FloatTensor<Self>,
         grad: FloatTensor<Self>,
+        of_second: bool,
         curve: Gelu,
     ) -> (
         FloatTensor<Self>,
@@ -66,7 +67,7 @@ pub(crate) trait MlpOps: LinearOps + GeluOps {
         Option<FloatTensor<Self>>,
         Option<FloatTensor<Self>>,
     ) {
-        composed_backward::<Self>(x.get(), [weight1, weight2], hidden, grad, curve)
+        composed_backward::<Self>(x.get(), [weight1, weight2], hidden, grad, of_second, curve)
     }
 }
 
@@ -94,17 +95,18 @@ impl<B: MlpOps, C: CheckpointStrategy> MlpOps for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let residual = residual.get();
         let all = [&x, &weight1, &bias1, &weight2, &bias2];
-        let all_are_f32 = all
-            .into_iter()
-            .chain(&residual)
-            .all(|x| x.dtype() == DType::F32);
-        if !all_are_f32 {
+        let is_f32 = |x: &FloatTensor<Self>| x.dtype() == DType::F32;
+        let all_are_f32 = all.into_iter().all(is_f32) && residual.as_ref().is_none_or(is_f32);
+        let [of_x, of_first, of_second] = [
+            x.is_tracked(),
+            weight1.is_tracked() || bias1.is_tracked(),
+            weight2.is_tracked() || bias2.is_tracked(),
+        ];
+        if !all_are_f32 || !(of_x || of_first || of_second) {
             // Operations that record themselves.
             let (layer1, layer2) = ([weight1, bias1], [weight2, bias2]);
             return composed::<Self>(x, layer1, layer2, Optional::of(residual), curve).0;
         }
-        let trained = [&weight1, &bias1, &weight2, &bias2];
-        let is_trained = trained.iter().any(|x| x.is_tracked());
         let (nodes, given) = split([x, weight1, bias1, weight2, bias2]);
         let (
             [of_x, of_weight1, of_bias1, of_weight2, of_bias2],
@@ -128,17 +130,18 @@ impl<B: MlpOps, C: CheckpointStrategy> MlpOps for Autodiff<B, C> {
             Optional::of(residual),
             curve,
         );
-        // Only the gradients of the layers need x.
-        let state = (is_trained.then_some(x), weight1, hidden, weight2, curve);
+        // Only the gradients of the first layer need x.
+        let x = of_first.then_some(x);
+        let state = (x, weight1, hidden, weight2, (of_second, curve));
         record_asked::<B, C, _, _>(
             nodes,
             out,
             state,
-            |(x, weight1, hidden, weight2, curve), grad, asked| {
+            |(x, weight1, hidden, weight2, (of_second, curve)), grad, asked| {
                 let residual = asked[5].then(|| grad.clone());
                 let x = Optional::<B>::of(x);
                 let (x, weight1, bias1, weight2, bias2) =
-                    B::gelu_mlp_backward(x, weight1, hidden, weight2, grad, curve);
+                    B::gelu_mlp_backward(x, weight1, hidden, weight2, grad, of_second, curve);
                 [Some(x), weight1, bias1, weight2, bias2, residual]
             },
         )
@@ -164,15 +167,16 @@ fn composed_backward<B: LinearOps + GeluOps>(
     [weight1, weight2]: [FloatTensor<B>; 2],
     hidden: FloatTensor<B>,
     grad: FloatTensor<B>,
+    of_second: bool,
     curve: Gelu,
 ) -> Gradients<B> {
-    let (dtype, is_trained) = (FloatDType::from(hidden.dtype()), x.is_some());
-    let inner = is_trained.then(|| B::gelu_by(hidden.clone(), curve));
+    let (dtype, of_first) = (FloatDType::from(hidden.dtype()), x.is_some());
+    let inner = of_second.then(|| B::gelu_by(hidden.clone(), curve));
     let inner = Optional::<B>::of(inner);
-    let (grad, weight2, bias2) = B::affine_backward(inner, weight2, grad, dtype, is_trained);
+    let (grad, weight2, bias2) = B::affine_backward(inner, weight2, grad, dtype, of_second);
     let grad = B::gelu_by_backward(hidden, grad, curve);
     let x = Optional::<B>::of(x);
-    let (x, weight1, bias1) = B::affine_backward(x, weight1, grad, dtype, is_trained);
+    let (x, weight1, bias1) = B::affine_backward(x, weight1, grad, dtype, of_first);
     (x, weight1, bias1, weight2, bias2)
 }
 

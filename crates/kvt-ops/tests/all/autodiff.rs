@@ -3,7 +3,7 @@
 use burn::module::{Param, ParamId};
 use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
-use kvt_ops::{BatchNormInput, batch_norm, conv2d, linear_add};
+use kvt_ops::{BatchNormInput, Gelu, batch_norm, conv2d, linear_add, mlp};
 use kvt_testing::devices::{tensor, values};
 
 fn input<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
@@ -38,12 +38,25 @@ fn every_subset_of_inputs_gets_the_same_gradients() {
 
 #[test]
 fn frozen_parts_of_a_linear_layer_and_a_residual_change_no_other_gradient() {
+    for [inputs, outputs] in [[4, 5], [5, 4], [4, 4]] {
+        for by_column in [false, true] {
+            frozen_parts_of_a_layer(inputs, outputs, by_column);
+        }
+    }
+}
+
+fn frozen_parts_of_a_layer(inputs: usize, outputs: usize, by_column: bool) {
     let device = Device::flex().autodiff();
     assert_subsets(|tracked: [bool; 4]| {
-        let x: Tensor<3> = input([2, 3, 4], &device).set_require_grad(tracked[0]);
-        let weight: Tensor<2> = input([4, 5], &device).set_require_grad(tracked[1]);
-        let bias: Tensor<1> = input([5], &device).set_require_grad(tracked[2]);
-        let residual: Tensor<3> = input([2, 3, 5], &device).set_require_grad(tracked[3]);
+        let x: Tensor<3> = input([2, 3, inputs], &device).set_require_grad(tracked[0]);
+        let weight: Tensor<2> = if by_column {
+            input([outputs, inputs], &device).transpose().detach()
+        } else {
+            input([inputs, outputs], &device)
+        };
+        let weight = weight.set_require_grad(tracked[1]);
+        let bias: Tensor<1> = input([outputs], &device).set_require_grad(tracked[2]);
+        let residual: Tensor<3> = input([2, 3, outputs], &device).set_require_grad(tracked[3]);
         let layer = Linear {
             weight: Param::initialized(ParamId::new(), weight.clone()),
             bias: Some(Param::initialized(ParamId::new(), bias.clone())),
@@ -54,6 +67,37 @@ fn frozen_parts_of_a_linear_layer_and_a_residual_change_no_other_gradient() {
             x.grad(&grads).map(values),
             weight.grad(&grads).map(values),
             bias.grad(&grads).map(values),
+            residual.grad(&grads).map(values),
+        ]
+    });
+}
+
+#[test]
+fn frozen_parts_of_an_mlp_and_a_residual_change_no_other_gradient() {
+    let device = Device::flex().autodiff();
+    assert_subsets(|tracked: [bool; 6]| {
+        let [x, residual] = [(4, 0), (3, 5)].map(|(width, i)| {
+            let x: Tensor<3> = input([2, 3, width], &device);
+            x.set_require_grad(tracked[i])
+        });
+        let weights: [Tensor<2>; 2] = [([4, 9], 1), ([9, 3], 3)]
+            .map(|(shape, i)| input(shape, &device).set_require_grad(tracked[i]));
+        let biases: [Tensor<1>; 2] = [([9], 2), ([3], 4)]
+            .map(|(shape, i)| input(shape, &device).set_require_grad(tracked[i]));
+        let layers = [0, 1].map(|i| Linear {
+            weight: Param::initialized(ParamId::new(), weights[i].clone()),
+            bias: Some(Param::initialized(ParamId::new(), biases[i].clone())),
+        });
+        let [first, second] = &layers;
+        let given = Some(residual.clone().into());
+        let out = mlp([first, second], Gelu::Exact, x.clone(), given);
+        let grads = (out.clone() * out).sum().backward();
+        [
+            x.grad(&grads).map(values),
+            weights[0].grad(&grads).map(values),
+            biases[0].grad(&grads).map(values),
+            weights[1].grad(&grads).map(values),
+            biases[1].grad(&grads).map(values),
             residual.grad(&grads).map(values),
         ]
     });

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use burn::tensor::bf16;
 use rayon::prelude::*;
 
-use super::buffer::par_write_with;
+use super::buffer::{add_in_order, par_write_with};
 use super::gemm::{self, Matrix, Write};
 use super::layer;
 use super::matrix::assert_fits;
@@ -229,26 +229,9 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     let mut total = vec![0.0; a_columns * columns];
     let of_bands = sums.chunks(parts.max(1));
     for (total, sums) in total.chunks_mut((band * columns).max(1)).zip(of_bands) {
-        add_up(total, sums);
+        add_in_order(total, sums.iter().map(|sum| &**sum).collect());
     }
     total
-}
-
-/// Adds vectors in order.
-fn add_up(total: &mut [f32], vectors: &[Box<[f32]>]) {
-    const BLOCK: usize = 16 * 1024;
-    let Some((first, others)) = vectors.split_first() else {
-        return;
-    };
-    let blocks = total.par_chunks_mut(BLOCK).zip(first.par_chunks(BLOCK));
-    blocks.enumerate().for_each(|(number, (total, first))| {
-        total.copy_from_slice(first);
-        for other in others {
-            for (sum, x) in total.iter_mut().zip(&other[number * BLOCK..]) {
-                *sum += x;
-            }
-        }
-    });
 }
 
 /// The numbers of a matrix, rounded to bf16, in f32.

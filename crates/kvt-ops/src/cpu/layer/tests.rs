@@ -40,7 +40,7 @@ fn gradients_match_the_definition_on_any_number_of_threads() {
         let grads = Matrix::new(&grads, [rows, outputs], outputs);
         let backward = || {
             let layer = Backward::new(rows, Matrix::new(&w, [inputs, outputs], outputs));
-            let parts = Parts::new(rows, inputs.max(outputs));
+            let parts = Parts::new(rows, inputs.max(outputs), inputs * outputs);
             parts.each_block(inputs, |[first, second], out, rows| {
                 let (x, grads) = (x.rows(rows.clone()), grads.rows(rows));
                 first.add(parts.threads(), x, grads);
@@ -66,20 +66,55 @@ fn gradients_match_the_definition_on_any_number_of_threads() {
     }
 }
 
-/// No block is empty or larger than what fits the cache, and parts are the same for any number of threads.
+/// Parts cover all rows, none is empty, and their blocks fit the cache; large sums have few parts.
 #[test]
-fn blocks_are_even() {
-    for (rows, width) in [
-        (1, 7),
-        (197, 768),
-        (3152, 768),
-        (100_000, 24),
-        (700, 1 << 20),
+fn parts_are_even_and_their_blocks_fit() {
+    for (rows, width, summed, count) in [
+        (1, 7, 7, 1),
+        (197, 768, 1 << 18, 1),
+        (3152, 768, 1 << 18, 4),
+        (3152, 3072, 9 << 19, 1),
+        (100_000, 24, 100, 16),
+        (700, 1 << 20, 1, 1),
     ] {
-        let parts = Parts::new(rows, width);
+        let parts = Parts::new(rows, width, summed);
+        assert_eq!(parts.count, count, "{rows} {width} {summed}");
         assert!(parts.block <= 512 && (parts.block * width <= 384 * 1024 || parts.block == 1));
-        let covered: usize = (0..parts.count).map(|part| parts.rows_of(part).len()).sum();
-        assert_eq!(covered, rows);
-        assert!(parts.count == 1 || parts.part >= 768);
+        let lens: Vec<usize> = (0..count).map(|part| parts.rows_of(part).len()).collect();
+        assert_eq!(lens.iter().sum::<usize>(), rows);
+        assert!(
+            lens.iter()
+                .all(|len| *len > 0 && len.abs_diff(lens[0]) < count)
+        );
     }
+}
+
+/// Sums of fractions, which depend on the order of the terms, in products that are large enough for several threads each.
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let (rows, inputs, outputs) = (1600, 80, 96);
+    let fractions = |len, seed| -> Vec<f32> {
+        let number = |i: usize| ((i * 7919 + seed) % 1009) as f32 / 997.0 - 0.5;
+        (0..len).map(number).collect()
+    };
+    let (x, grads) = (fractions(rows * inputs, 1), fractions(rows * outputs, 2));
+    let w = fractions(inputs * outputs, 3);
+    let x = Matrix::new(&x, [rows, inputs], inputs);
+    let grads = Matrix::new(&grads, [rows, outputs], outputs);
+    let run = |threads| {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.unwrap_or_else(|error| panic!("{error}"));
+        pool.install(|| {
+            let layer = Backward::new(rows, Matrix::new(&w, [inputs, outputs], outputs));
+            let parts = Parts::new(rows, outputs, inputs * outputs);
+            let (of_x, [sums]) = parts.each_block(inputs, |[sums], out, rows| {
+                let (x, grads) = (x.rows(rows.clone()), grads.rows(rows));
+                sums.add(parts.threads(), x, grads);
+                layer.inputs(out, grads)
+            });
+            (of_x, sums.into_values([inputs, outputs], true))
+        })
+    };
+    let one = run(1);
+    assert!([2, 3, 16].into_iter().all(|threads| run(threads) == one));
 }

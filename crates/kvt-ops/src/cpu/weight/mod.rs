@@ -1,10 +1,9 @@
 //! Products of rows with the weight of a layer, with a bias and a residual, block by block.
 //!
 //! On CPUs with AVX-512, or with AVX2, the weight is packed once, for all blocks, in panels of up to 64 or 16 columns, and a kernel makes
-//! tiles of 6 rows or more; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each
+//! tiles of up to 12 rows; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each
 //! block.
 
-use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -30,8 +29,10 @@ const BLOCK: usize = 96 * 1024;
 /// The weight of a layer, `[inputs, outputs]`, whose rows or columns follow each other in memory.
 pub(crate) enum Weight<'a> {
     Packed(Panels),
+    /// As it is.
+    View(Matrix<'a>),
     /// The values row by row, and the shape.
-    Plain(Cow<'a, [f32]>, [usize; 2]),
+    Rows(Vec<f32>, [usize; 2]),
 }
 
 /// Part of a row of a panel, in a whole line of the cache: one that straddles a line takes two reads.
@@ -66,8 +67,10 @@ impl Blocks {
 impl<'a> Weight<'a> {
     /// For products with some rows. Packs a matrix on all threads if this CPU has the instructions, and the rows are worth it.
     pub(crate) fn for_rows(rows: usize, matrix: Matrix<'a>) -> Self {
-        let kernel = Kernel::detect().filter(|_| rows >= FEW);
-        Self::on(kernel, matrix)
+        if rows < FEW {
+            return Self::View(matrix);
+        }
+        Self::on(Kernel::detect(), matrix)
     }
 
     fn on(kernel: Option<Kernel>, matrix: Matrix<'a>) -> Self {
@@ -77,9 +80,9 @@ impl<'a> Weight<'a> {
             None if matrix.strides()[1] != 1 => {
                 let columns = matrix.t();
                 let values = transposed(columns.values(), columns.shape(), columns.strides()[0]);
-                Self::Plain(values.into(), matrix.shape())
+                Self::Rows(values, matrix.shape())
             }
-            None => Self::Plain(matrix.values().into(), matrix.shape()),
+            None => Self::View(matrix),
         }
     }
 
@@ -93,7 +96,7 @@ impl<'a> Weight<'a> {
                 let blocks = rows.div_ceil(most).next_multiple_of(threads);
                 rows.div_ceil(blocks.max(1))
             }
-            Self::Plain(..) => plain_height(rows, width),
+            Self::View(_) | Self::Rows(..) => plain_height(rows, width),
         };
         let height = height.max(1);
         let count = rows.div_ceil(height);
@@ -139,9 +142,10 @@ impl<'a> Weight<'a> {
         bias: &[f32],
         residual: Option<&[f32]>,
     ) -> &'o mut [f32] {
-        let [inputs, outputs] = match self {
-            Self::Packed(panels) => panels.shape,
-            Self::Plain(_, shape) => *shape,
+        let (weight, [inputs, outputs]) = match self {
+            Self::Packed(panels) => (Err(panels), panels.shape),
+            Self::View(matrix) => (Ok(*matrix), matrix.shape()),
+            Self::Rows(values, shape) => (Ok(Matrix::new(values, *shape, shape[1])), *shape),
         };
         let [rows, width] = x.shape();
         assert!(
@@ -151,12 +155,11 @@ impl<'a> Weight<'a> {
                 && residual.is_none_or(|residual| residual.len() == out.len()),
             "matrices that do not fit"
         );
-        match self {
-            Self::Packed(panels) => panels.affine(out, x, bias, residual),
-            Self::Plain(values, shape) => {
+        match weight {
+            Err(panels) => panels.affine(out, x, bias, residual),
+            Ok(weight) => {
                 let out = with_bias(out, bias, residual);
-                let weight = Matrix::new(values, *shape, shape[1]);
-                let place = (&mut *out, shape[1]);
+                let place = (&mut *out, outputs);
                 multiply_on(blocks.threads, place, Write::Add, 1.0, x, weight);
                 out
             }

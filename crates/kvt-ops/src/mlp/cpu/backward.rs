@@ -17,6 +17,7 @@ pub(super) fn backward(
     weights: [FloatTensor<Flex>; 2],
     hidden: FloatTensor<Flex>,
     grad: FloatTensor<Flex>,
+    of_second: bool,
     curve: Gelu,
 ) -> Gradients<Flex> {
     let mut shape = grad.shape();
@@ -40,53 +41,59 @@ pub(super) fn backward(
         rows,
         Matrix::new(values_of(&weight2), [width, outputs], outputs),
     );
-    let parts = Parts::new(rows, inputs.max(width).max(outputs));
+    let summed = x.map_or(0, |_| inputs * width) + if of_second { width * outputs } else { 0 };
+    let parts = Parts::new(rows, inputs.max(width).max(outputs), summed);
     let (of_x, sums) = parts.each_block(inputs, |[sums1, sums2], out, rows| {
         let (count, grads) = (rows.len(), grads.rows(rows.clone()));
         let hidden = &hidden[rows.start * width..rows.end * width];
         let as_rows = |values| Matrix::new(values, [count, width], width);
         let blocks = layer2.blocks(count);
-        let (part, none) = (blocks.height * width, || ());
+        let (part, no_scratch) = (blocks.height * width, || ());
         let hidden = hidden.par_chunks(part).enumerate();
         let mut of_hidden = Box::new_uninit_slice(count * width);
-        let Some(x) = x else {
-            let of_hidden = &mut of_hidden;
-            let of_hidden = par_write_to(of_hidden, part, hidden, none, |(), out, item| {
+        let mut inner = Box::new_uninit_slice(if of_second { count * width } else { 0 });
+        let of_hidden = if of_second {
+            let (places, both): ([&mut [_]; 2], _) = ([&mut of_hidden, &mut inner], [part; 2]);
+            let [of_hidden, inner] = par_write_two(
+                places,
+                both,
+                hidden,
+                no_scratch,
+                |(), [out, inner], item| {
+                    let (number, hidden) = item;
+                    let grad = layer2.inputs_of(blocks, number, out, grads);
+                    let inner = inner.write_copy_of_slice(hidden);
+                    gelu_and_gradient(grad, inner, curve);
+                    [grad, inner]
+                },
+            );
+            sums2.add(parts.threads(), as_rows(inner), grads);
+            of_hidden
+        } else {
+            par_write_to(&mut of_hidden, part, hidden, no_scratch, |(), out, item| {
                 let (number, hidden) = item;
                 let grad = layer2.inputs_of(blocks, number, out, grads);
                 multiply_by_slope(grad, hidden, curve);
                 grad
-            });
-            return layer1.inputs(out, as_rows(of_hidden));
+            })
         };
-        let mut inner = Box::new_uninit_slice(count * width);
-        let places: [&mut [_]; 2] = [&mut of_hidden, &mut inner];
-        let both = par_write_two(places, [part; 2], hidden, none, |(), [out, inner], item| {
-            let (number, hidden) = item;
-            let grad = layer2.inputs_of(blocks, number, out, grads);
-            let inner = inner.write_copy_of_slice(hidden);
-            gelu_and_gradient(grad, inner, curve);
-            [grad, inner]
-        });
-        let [of_hidden, inner] = both.map(|values| as_rows(values));
-        sums2.add(parts.threads(), inner, grads);
-        sums1.add(parts.threads(), x.rows(rows), of_hidden);
+        let of_hidden = as_rows(of_hidden);
+        if let Some(x) = x {
+            sums1.add(parts.threads(), x.rows(rows), of_hidden);
+        }
         layer1.inputs(out, of_hidden)
     });
     let of_x = tensor(of_x, shape);
-    if x.is_none() {
-        return (of_x, None, None, None, None);
-    }
     let [sums1, sums2] = sums;
-    let of_layer = |sums: Sums, shape: [usize; 2]| {
+    let of_layer = |is_asked: bool, sums: Sums, shape: [usize; 2]| {
+        if !is_asked {
+            return [None, None];
+        }
         let [weight, bias] = sums.into_values(shape, false);
-        [
-            tensor(weight, Shape::new(shape)),
-            tensor(bias, Shape::new([shape[1]])),
-        ]
-        .map(Some)
+        let bias = tensor(bias, Shape::new([shape[1]]));
+        [tensor(weight, Shape::new(shape)), bias].map(Some)
     };
-    let [weight1, bias1] = of_layer(sums1, [inputs, width]);
-    let [weight2, bias2] = of_layer(sums2, [width, outputs]);
+    let [weight1, bias1] = of_layer(x.is_some(), sums1, [inputs, width]);
+    let [weight2, bias2] = of_layer(of_second, sums2, [width, outputs]);
     (of_x, weight1, bias1, weight2, bias2)
 }
