@@ -45,25 +45,23 @@ pub(crate) struct Backward<'a> {
 }
 
 impl Parts {
-    /// For rows of which the widest have `width` values, and sums of so many values.
-    pub(crate) fn new(rows: usize, width: usize, summed: usize) -> Self {
+    /// For some rows, and sums of so many values.
+    pub(crate) fn new(rows: usize, summed: usize) -> Self {
         /// Maximum number of parts, and of the values that all sum, and minimum number of rows in each.
         const PARTS: usize = 16;
         const SUMMED: usize = 8 << 20;
         const PART: usize = 768;
-        /// Maximum number of rows in a block, and of the values of its widest rows. `gemm` adds products of as many rows at a time,
-        /// so smaller blocks read and write sums more often, and larger ones would leave the cache.
-        const ROWS: usize = 512;
-        const BLOCK: usize = 384 * 1024;
+        /// Maximum number of rows in a block. `gemm` adds products of as many rows at a time: smaller blocks would read and write the sums
+        /// more often, and larger ones leave the cache.
+        const BLOCK: usize = 512;
         // A power of two, which a few threads can share equally.
         let most = PARTS.min(SUMMED / summed.max(1));
         let count = 1 << (rows / PART).min(most).max(1).ilog2();
         let part = rows.div_ceil(count).max(1);
-        let blocks = part.div_ceil((BLOCK / width.max(1)).clamp(1, ROWS));
         Self {
             rows,
             part,
-            block: part.div_ceil(blocks),
+            block: part.div_ceil(part.div_ceil(BLOCK)),
             count,
         }
     }
@@ -124,7 +122,7 @@ impl Parts {
 /// If the shapes do not match.
 pub(crate) fn product_over_rows(a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     let shape = [a.shape()[1], b.shape()[1]];
-    let parts = Parts::new(a.shape()[0], shape[0].max(shape[1]), shape[0] * shape[1]);
+    let parts = Parts::new(a.shape()[0], shape[0] * shape[1]);
     let sums = (0..parts.count).into_par_iter().map(|number| {
         let (rows, mut sums) = (parts.rows_of(number), Sums::default());
         sums.add_weight(parts.threads(), a.rows(rows.clone()), b.rows(rows));

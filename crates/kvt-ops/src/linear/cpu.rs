@@ -83,8 +83,7 @@ impl LinearOps for Flex {
         let x = x
             .as_ref()
             .map(|x| Matrix::new(values_of(x), [rows, inputs], inputs));
-        let summed = x.map_or(0, |_| inputs * outputs);
-        let parts = Parts::new(rows, inputs.max(outputs), summed);
+        let parts = Parts::new(rows, inputs * outputs);
         let backward = Backward::new(rows, weight.matrix());
         let (of_x, [sums]) = parts.each_block(inputs, |[sums], out, rows| {
             let grads = grads.rows(rows.clone());

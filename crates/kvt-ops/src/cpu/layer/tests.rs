@@ -40,7 +40,7 @@ fn gradients_match_the_definition_on_any_number_of_threads() {
         let grads = Matrix::new(&grads, [rows, outputs], outputs);
         let backward = || {
             let layer = Backward::new(rows, Matrix::new(&w, [inputs, outputs], outputs));
-            let parts = Parts::new(rows, inputs.max(outputs), inputs * outputs);
+            let parts = Parts::new(rows, inputs * outputs);
             parts.each_block(inputs, |[first, second], out, rows| {
                 let (x, grads) = (x.rows(rows.clone()), grads.rows(rows));
                 first.add(parts.threads(), x, grads);
@@ -69,17 +69,19 @@ fn gradients_match_the_definition_on_any_number_of_threads() {
 /// Parts cover all rows, none is empty, and their blocks fit the cache; large sums have few parts.
 #[test]
 fn parts_are_even_and_their_blocks_fit() {
-    for (rows, width, summed, count) in [
-        (1, 7, 7, 1),
-        (197, 768, 1 << 18, 1),
-        (3152, 768, 1 << 18, 4),
-        (3152, 3072, 9 << 19, 1),
-        (100_000, 24, 100, 16),
-        (700, 1 << 20, 1, 1),
+    for (rows, summed, count, block) in [
+        (1, 7, 1, 1),
+        (197, 1 << 18, 1, 197),
+        (3152, 1 << 18, 4, 394),
+        (3152, 9 << 19, 1, 451),
+        (100_000, 100, 16, 481),
     ] {
-        let parts = Parts::new(rows, width, summed);
-        assert_eq!(parts.count, count, "{rows} {width} {summed}");
-        assert!(parts.block <= 512 && (parts.block * width <= 384 * 1024 || parts.block == 1));
+        let parts = Parts::new(rows, summed);
+        assert_eq!(
+            [parts.count, parts.block],
+            [count, block],
+            "{rows} {summed}"
+        );
         let lens: Vec<usize> = (0..count).map(|part| parts.rows_of(part).len()).collect();
         assert_eq!(lens.iter().sum::<usize>(), rows);
         assert!(
@@ -106,7 +108,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
         let pool = pool.unwrap_or_else(|error| panic!("{error}"));
         pool.install(|| {
             let layer = Backward::new(rows, Matrix::new(&w, [inputs, outputs], outputs));
-            let parts = Parts::new(rows, outputs, inputs * outputs);
+            let parts = Parts::new(rows, inputs * outputs);
             let (of_x, [sums]) = parts.each_block(inputs, |[sums], out, rows| {
                 let (x, grads) = (x.rows(rows.clone()), grads.rows(rows));
                 sums.add(parts.threads(), x, grads);

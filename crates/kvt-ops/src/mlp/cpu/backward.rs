@@ -41,8 +41,7 @@ pub(super) fn backward(
         rows,
         Matrix::new(values_of(&weight2), [width, outputs], outputs),
     );
-    let summed = x.map_or(0, |_| inputs * width) + if of_second { width * outputs } else { 0 };
-    let parts = Parts::new(rows, inputs.max(width).max(outputs), summed);
+    let parts = Parts::new(rows, (inputs + outputs) * width);
     let (of_x, sums) = parts.each_block(inputs, |[sums1, sums2], out, rows| {
         let (count, grads) = (rows.len(), grads.rows(rows.clone()));
         let hidden = &hidden[rows.start * width..rows.end * width];
