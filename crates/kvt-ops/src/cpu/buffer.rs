@@ -71,16 +71,17 @@ pub(crate) fn sum_of_parts(parts: Vec<f32>, len: usize) -> Vec<f32> {
         return parts;
     }
     let mut sum = vec![0.0; len];
-    add_in_order(&mut sum, parts.chunks_exact(len).collect());
+    let parts: Vec<_> = parts.chunks_exact(len).collect();
+    add_in_order(&mut sum, &parts);
     sum
 }
 
 /// Adds vectors to a sum, place by place, in order, on all threads.
-pub(crate) fn add_in_order(sum: &mut [f32], vectors: Vec<&[f32]>) {
+pub(crate) fn add_in_order(sum: &mut [f32], vectors: &[&[f32]]) {
     const BLOCK: usize = 4096;
     let blocks = sum.par_chunks_mut(BLOCK).enumerate();
     blocks.for_each(|(number, sum)| {
-        for vector in &vectors {
+        for vector in vectors {
             for (sum, x) in sum.iter_mut().zip(&vector[number * BLOCK..]) {
                 *sum += x;
             }

@@ -138,10 +138,10 @@ impl Sums {
         let mut parts = parts.into_iter();
         let mut total = parts.next().unwrap_or_default();
         let others: Vec<_> = parts.collect();
-        let weights = others.iter().map(|sums| &sums.weight[..]);
-        add_in_order(&mut total.weight, weights.collect());
-        let biases = others.iter().map(|sums| &sums.bias[..]);
-        add_in_order(&mut total.bias, biases.collect());
+        let weights: Vec<_> = others.iter().map(|sums| &sums.weight[..]).collect();
+        add_in_order(&mut total.weight, &weights);
+        let biases: Vec<_> = others.iter().map(|sums| &sums.bias[..]).collect();
+        add_in_order(&mut total.bias, &biases);
         total
     }
 

@@ -4,6 +4,11 @@
 //! many as there are inputs in most models, stay in the cache of one thread. In f32 this is so in training, too: what is kept is `x W1 + b1`,
 //! from which the backward pass makes the GELU again.
 
+#![expect(
+    clippy::type_complexity,
+    reason = "an operation of a backend extension names the types of its outputs"
+)]
+
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
 use burn::module::Param;

@@ -229,7 +229,8 @@ pub(crate) fn product_over_rows<A: Number, B: Number>(
     let mut total = vec![0.0; a_columns * columns];
     let of_bands = sums.chunks(parts.max(1));
     for (total, sums) in total.chunks_mut((band * columns).max(1)).zip(of_bands) {
-        add_in_order(total, sums.iter().map(|sum| &**sum).collect());
+        let sums: Vec<_> = sums.iter().map(|sum| &**sum).collect();
+        add_in_order(total, &sums);
     }
     total
 }

@@ -1,3 +1,5 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use rayon::ThreadPoolBuilder;
 
 use super::*;
@@ -50,7 +52,7 @@ fn gradients_match_the_definition_on_any_number_of_threads() {
         };
         for threads in [1, 3, 32] {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-            let pool = pool.unwrap_or_else(|error| panic!("{error}"));
+            let pool = pool.unwrap();
             let (of_x, [first, second]) = pool.install(backward);
             assert_eq!(of_x, expected_x);
             let shape = [inputs, outputs];
@@ -105,7 +107,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let grads = Matrix::new(&grads, [rows, outputs], outputs);
     let run = |threads| {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.unwrap_or_else(|error| panic!("{error}"));
+        let pool = pool.unwrap();
         pool.install(|| {
             let layer = Backward::new(rows, Matrix::new(&w, [inputs, outputs], outputs));
             let parts = Parts::new(rows, inputs * outputs);
