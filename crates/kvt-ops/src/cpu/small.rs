@@ -7,7 +7,7 @@ use super::gemm::{Matrix, Write};
 use super::wide::wide;
 
 /// At most so many multiplications are few: 16 x 16 x 6 of them take a seventh to a half of the time here, 25 x 25 x 32 the same.
-const PRODUCTS: usize = 8 << 10;
+pub(crate) const PRODUCTS: usize = 8 << 10;
 
 /// Rows of a tile.
 const ROWS: usize = 8;

@@ -5,7 +5,7 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Tensor};
 use kvt_ops::{
-    AttentionSettings, Packing, Residual, gelu, in_type, linear, linear_add, quick_gelu,
+    AttentionSettings, Packing, Residual, attention, gelu, in_type, linear, linear_add, quick_gelu,
     self_attention, widened,
 };
 use kvt_testing::devices::{assert_close, devices_of, tensor, values};
@@ -242,5 +242,29 @@ fn attention_of_half_types_is_near_that_of_f32() {
                 );
             }
         }
+    }
+}
+
+/// Where a CPU multiplies bf16 numbers, it does so only without a bias.
+#[test]
+fn attention_of_half_types_adds_its_bias() {
+    for (name, device, dtype, error) in cases(true) {
+        let settings = AttentionSettings {
+            scale: 0.4,
+            kept: 70,
+            flash: false,
+        };
+        let qkv = rounded(numbers(1, [3, 2, 3, 70, 16], &device), dtype);
+        let bias = rounded(numbers(2, [1, 3, 70, 70], &device), dtype);
+        let run = |dtype| {
+            let part = |number| {
+                let part = qkv.clone().narrow(0, number, 1);
+                in_type(part.squeeze_dim::<4>(0), dtype)
+            };
+            let [q, k, v] = [0, 1, 2].map(part);
+            values(attention(q, k, v, Some(bias.clone()), None, settings))
+        };
+        let case = format!("{name} {dtype:?}");
+        assert_close(&case, &run(dtype), &run(DType::F32), 2.0 * error);
     }
 }

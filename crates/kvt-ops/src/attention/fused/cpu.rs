@@ -6,12 +6,13 @@ use burn::backend::{
 };
 use burn::tensor::{DType, Element, Shape, bf16};
 
-use super::blocks::{HeadLayout, Heads, Operand, Problem};
+use super::blocks::{self, HeadLayout, Heads, Operand, Problem};
 use super::{Added, AttentionOps, AttentionSettings, Packing};
 use crate::attention::added::cpu::{prepare_terms, terms, with_terms};
 use crate::cast::{cast, to_f32};
 use crate::contiguous::cpu::contiguous;
 use crate::cpu::buffer::{tensor, tensor_of, values_of};
+use crate::cpu::panels::Kernel;
 
 mod half;
 mod layout;
@@ -38,7 +39,7 @@ impl AttentionOps for Flex {
         }
         let [q, k, v] = [q, k, v].map(prepare);
         let (bias, mask) = prepare_terms(added);
-        let problem = problem((), [&q, &k, &v], settings);
+        let problem = problem(kernel_for(&q, &k), [&q, &k, &v], settings);
         let problem = with_terms(problem, bias.as_ref(), mask.as_ref());
         let (out, saved) = forward(&problem);
         let out = heads_first(&out, problem.heads, shape);
@@ -72,7 +73,7 @@ impl AttentionOps for Flex {
         }
         let [q, k, v, d_out] = [q, k, v, d_out].map(prepare);
         let (bias, mask) = prepare_terms(added);
-        let problem = problem((), [&q, &k, &v], settings);
+        let problem = problem(kernel_for(&q, &k), [&q, &k, &v], settings);
         let problem = with_terms(problem, bias.as_ref(), mask.as_ref());
         let (size, layouts) = one_after_another([&q, &k, &v], problem.heads);
         let saved = saved.storage();
@@ -179,6 +180,12 @@ fn forward<T: Operand + Element>(
     (out, saved)
 }
 
+/// The kernel for f32 queries and keys.
+fn kernel_for(q: &FloatTensor<Flex>, k: &FloatTensor<Flex>) -> Option<Kernel> {
+    let [_, _, queries, dim] = q.shape().dims();
+    blocks::kernel(queries, k.shape()[2], dim)
+}
+
 /// The problem of tensors from [`prepare`] or [`adjacent`].
 fn problem<'a, T: Operand + Element>(
     means: T::Means,
@@ -200,8 +207,19 @@ fn packed<'a>(
 ) -> Problem<'a> {
     Problem {
         terms: terms(windows * heads, windows, bias, mask),
-        ..packed_problem((), values_of(qkv), qkv.shape().dims(), heads, settings)
+        ..packed_f32(values_of(qkv), qkv.shape().dims(), heads, settings)
     }
+}
+
+/// As [`packed_problem`], in f32.
+fn packed_f32(
+    data: &[f32],
+    sizes @ [_, tokens, width]: [usize; 3],
+    heads: usize,
+    settings: AttentionSettings,
+) -> Problem<'_> {
+    let kernel = blocks::kernel(tokens, tokens, width / 3 / heads);
+    packed_problem(kernel, data, sizes, heads, settings)
 }
 
 /// The problem of a packed projection `[images, tokens, 3 * dim]`, without bias and mask.

@@ -1,27 +1,17 @@
 //! Products of rows with the weight of a layer, with a bias and a residual, block by block.
 //!
-//! On CPUs with AVX-512, or with AVX2, the weight is packed once, for all blocks, in panels of up to 64 or 16 columns, and a kernel makes
-//! tiles of up to 12 rows; each sum is made in order, whatever the blocks. Other CPUs use the `gemm` crate, which packs the weight for each
-//! block.
+//! On CPUs with AVX-512, or with AVX2, the weight is [packed](super::panels) once, for all blocks. Other CPUs use the `gemm` crate, which packs
+//! the weight for each block.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::buffer::{par_write_to, par_write_with};
+use super::buffer::par_write_to;
 use super::gemm::{Matrix, Parallelism, Write, multiply_on, threads_of_each};
-use crate::contiguous::cpu::{transpose, transposed};
-use kernel::Kernel;
-
-#[cfg_attr(not(target_arch = "x86_64"), path = "kernel/none.rs")]
-mod kernel;
-
-/// Numbers in a line of the cache.
-const LINE: usize = 16;
-
-/// Minimum number of rows for which a weight is packed.
-const FEW: usize = 24;
+use super::panels::{FEW, Kernel, Panels};
+use crate::contiguous::cpu::transposed;
 
 /// Maximum number of values in the widest rows of a block: they stay in the cache of a core until the block is done.
 const BLOCK: usize = 96 * 1024;
@@ -33,18 +23,6 @@ pub(crate) enum Weight<'a> {
     View(Matrix<'a>),
     /// The values row by row, and the shape.
     Rows(Vec<f32>, [usize; 2]),
-}
-
-/// Part of a row of a panel, in a whole line of the cache: one that straddles a line takes two reads.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([f32; LINE]);
-
-/// A matrix in panels of columns; columns that are missing in a line are zeros.
-pub(crate) struct Panels {
-    kernel: Kernel,
-    values: Vec<Line>,
-    shape: [usize; 2],
 }
 
 /// How rows are divided among threads.
@@ -143,7 +121,7 @@ impl<'a> Weight<'a> {
         residual: Option<&[f32]>,
     ) -> &'o mut [f32] {
         let (weight, [inputs, outputs]) = match self {
-            Self::Packed(panels) => (Err(panels), panels.shape),
+            Self::Packed(panels) => (Err(panels), panels.shape()),
             Self::View(matrix) => (Ok(*matrix), matrix.shape()),
             Self::Rows(values, shape) => (Ok(Matrix::new(values, *shape, shape[1])), *shape),
         };
@@ -199,91 +177,6 @@ fn plain_height(rows: usize, width: usize) -> usize {
     let fewest = rows.div_ceil((BLOCK / width).max(LEAST));
     let blocks = fewest.next_multiple_of(SHARED).min(rows / LEAST);
     rows.div_ceil(blocks.max(fewest).max(1))
-}
-
-impl Panels {
-    fn new(kernel: Kernel, matrix: Matrix<'_>) -> Self {
-        let (shape @ [inputs, outputs], [down, along]) = (matrix.shape(), matrix.strides());
-        let lines = kernel.lines();
-        let panels = (0..outputs.div_ceil(lines * LINE)).into_par_iter();
-        let len = outputs.div_ceil(LINE) * inputs;
-        let values = par_write_with(
-            len,
-            lines * inputs,
-            panels,
-            || (),
-            |(), panel: &mut [MaybeUninit<Line>], number| {
-                let first = number * lines * LINE;
-                let count = (lines * LINE).min(outputs - first);
-                // The last panel may have fewer lines, and columns that are missing.
-                let width = count.next_multiple_of(LINE);
-                let numbers = as_numbers(panel);
-                if along == 1 {
-                    for (input, to) in numbers.chunks_exact_mut(width).enumerate() {
-                        let from = &matrix.values()[input * down + first..];
-                        to[..count].write_copy_of_slice(&from[..count]);
-                    }
-                } else {
-                    let from = &matrix.values()[first * along..];
-                    transpose(numbers, width, from, [count, inputs], along);
-                }
-                for to in numbers.chunks_exact_mut(width) {
-                    to[count..].fill(MaybeUninit::new(0.0));
-                }
-                #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-                // SAFETY: in each row the columns that there are have been written, and then the missing ones.
-                unsafe {
-                    panel.assume_init_mut()
-                }
-            },
-        );
-        Self {
-            kernel,
-            values,
-            shape,
-        }
-    }
-
-    fn affine<'o>(
-        &self,
-        out: &'o mut [MaybeUninit<f32>],
-        x: Matrix<'_>,
-        bias: &[f32],
-        residual: Option<&[f32]>,
-    ) -> &'o mut [f32] {
-        let ([inputs, outputs], rows) = (self.shape, x.shape()[0]);
-        let width = self.kernel.lines() * LINE;
-        for first in (0..outputs).step_by(width) {
-            let columns = first..outputs.min(first + width);
-            let lines = columns.len().div_ceil(LINE);
-            let panel = &self.values[first / LINE * inputs..][..lines * inputs];
-            let mut row = 0;
-            while row < rows {
-                let height = self.kernel.height(lines, rows - row);
-                let x = x.rows(row..row + height);
-                let range = row * outputs..(row + height) * outputs;
-                let residual = residual.map(|residual| &residual[range.clone()]);
-                let added = (bias, residual);
-                self.kernel
-                    .tile(&mut out[range], columns.clone(), x, panel, added);
-                row += height;
-            }
-        }
-        #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
-        // SAFETY: the tiles of all panels and rows have written every number.
-        unsafe {
-            out.assume_init_mut()
-        }
-    }
-}
-
-/// The places of the numbers of lines.
-fn as_numbers(lines: &mut [MaybeUninit<Line>]) -> &mut [MaybeUninit<f32>] {
-    #[expect(unsafe_code, reason = "places that hold nothing yet")]
-    // SAFETY: a line consists of as many numbers, and either may hold nothing.
-    unsafe {
-        std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * LINE)
-    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 
 mod backward;
 mod bits;
-mod columns;
 mod half;
 mod operand;
+mod packed;
 mod rows;
 mod sparse;
 mod terms;
@@ -20,6 +20,7 @@ use super::AttentionSettings;
 use backward::{Backward, Target};
 pub(in crate::attention) use operand::Operand;
 use operand::{Pass, Place, Side};
+pub(in crate::attention) use packed::kernel;
 use rows::Rows;
 use terms::Fill;
 pub(in crate::attention) use terms::{Term, Terms};

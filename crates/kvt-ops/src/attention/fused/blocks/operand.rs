@@ -3,13 +3,14 @@
 use rayon::prelude::*;
 
 use super::backward::{Backward, HeadBlock, Target};
-use super::columns::Columns;
+use super::packed::{Packed, times_once};
 use super::rows::softmax;
 use super::sparse::Kept;
 use super::{Buffers, Problem, sparse};
 use crate::cpu::bf16::Number;
 use crate::cpu::buffer::par_build;
-use crate::cpu::gemm::{Matrix, Write, multiply};
+use crate::cpu::gemm::{Matrix, Write};
+use crate::cpu::panels::Kernel;
 use crate::cpu::softmax_row::scale;
 
 /// What is computed of an image.
@@ -106,46 +107,41 @@ pub(in crate::attention) trait Operand: Number {
 impl Operand for f32 {
     const SKIPS: bool = true;
 
-    type Means = ();
+    /// The kernel of products with packed factors, if it suits.
+    type Means = Option<Kernel>;
 
-    /// The columns of keys and, for the gradients, of values; nothing if the gradients of most keys are skipped.
-    type Packed = Vec<Columns>;
+    /// The heads.
+    type Packed = Vec<Packed>;
 
     type Scratch = Kept;
 
-    fn height((): ()) -> usize {
-        1
+    fn height(kernel: Option<Kernel>) -> usize {
+        kernel.map_or(1, Kernel::usual_height)
     }
 
-    fn pack(problem: &Problem<'_>, image: usize, pass: Pass) -> Vec<Columns> {
-        let all = [problem.k, problem.v];
-        let needed = match pass {
-            Pass::Forward => &all[..1],
-            Pass::Backward if problem.is_sparse() => &[],
-            Pass::Backward => &all,
-        };
-        let columns = needed.iter();
-        columns
-            .map(|tokens| problem.columns(*tokens, image))
-            .collect()
+    fn pack(problem: &Problem<'_>, image: usize, pass: Pass) -> Vec<Packed> {
+        problem.packed(image, pass)
     }
 
     fn with_all(
         _: &Problem<'_>,
-        (out, stride): (&mut [f32], usize),
+        out: (&mut [f32], usize),
         factor: f32,
         rows: Matrix<'_>,
         place: Place<'_, f32>,
         side: Side,
         _: &mut Kept,
     ) {
-        let columns = place.packed[side as usize].head(place.head);
-        multiply(out, stride, Write::Replace, factor, rows, columns);
+        place.packed[place.head].with_all(out, factor, rows, side);
     }
 
     fn attend(
         problem: &Problem<'_>,
-        Place { image, head, .. }: Place<'_, f32>,
+        Place {
+            packed,
+            image,
+            head,
+        }: Place<'_, f32>,
         queries: usize,
         saved: &mut [f32],
         out: &mut [f32],
@@ -161,7 +157,7 @@ impl Operand for f32 {
         softmax(rows, head, scores, saved, selection);
         let weights = Matrix::new(scores, [queries, problem.keys], rows.width());
         let (dim, stride) = (v.shape()[1], problem.heads * v.shape()[1]);
-        multiply(out, stride, Write::Replace, 1.0, weights, v);
+        packed[head].times_tokens((&mut *out, stride), 1.0, weights, v);
         // Scaling the output takes `dim` multiplications per query; scaling the weights would take one per key.
         for ((state, _), out) in rows.records(saved, head).zip(out.chunks_mut(stride)) {
             scale(&mut out[..dim], state.scale);
@@ -195,12 +191,13 @@ impl Operand for f32 {
         let weights = Matrix::new(&buffers.scores, shape, width);
         let d_scores = Matrix::new(&buffers.d_scores, shape, width);
         let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(head);
-        let dq = target.queries(head, start);
-        multiply(dq, dq_stride, Write::Replace, problem.scale, d_scores, k);
-        let dk = &mut target.out[dk..];
-        multiply(dk, dk_stride, write, problem.scale, d_scores.t(), q);
-        let dv = &mut target.out[dv..];
-        multiply(dv, dv_stride, write, 1.0, weights.t(), d_out);
+        let (kernel, scale) = (problem.means, problem.scale);
+        let dq = (target.queries(head, start), dq_stride);
+        backward.packed[head].times_tokens(dq, scale, d_scores, k);
+        let dk = (&mut target.out[dk..], dk_stride);
+        times_once(kernel, dk, write, scale, d_scores.t(), q);
+        let dv = (&mut target.out[dv..], dv_stride);
+        times_once(kernel, dv, write, 1.0, weights.t(), d_out);
     }
 
     fn gradients(

@@ -4,7 +4,7 @@ use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, bf16};
 use rayon::prelude::*;
 
-use super::{Added, AttentionSettings, Packing, packed_problem, problem};
+use super::{Added, AttentionSettings, Packing, packed_f32, packed_problem, problem};
 use crate::attention::fused::blocks::Problem;
 use crate::cpu::bf16::Kernel;
 use crate::cpu::buffer::{par_write_with, tensor_of, values_in};
@@ -56,7 +56,7 @@ pub(super) fn widened(
     let [images, tokens, width] = qkv.shape().dims();
     let dim = width / 3;
     let sizes = [1, tokens, width];
-    let record = packed_problem::<f32>((), &[], sizes, heads, settings).record();
+    let record = packed_f32(&[], sizes, heads, settings).record();
     let shape = Shape::new([images, tokens, heads, record]);
     let mut saved = FloatTensor::<Flex>::empty(shape, DType::F32);
     let records: &mut [f32] = saved.storage_mut();
@@ -70,7 +70,7 @@ pub(super) fn widened(
         || vec![0.0; tokens * width],
         |image, out, (values, records)| {
             copy(values, image);
-            let attended = packed_problem((), image, sizes, heads, settings).forward(records);
+            let attended = packed_f32(image, sizes, heads, settings).forward(records);
             copy_new::<f32, bf16>(&attended, out)
         },
     );

@@ -14,7 +14,7 @@ fn problem<'a>(kept: usize, [dim, value_dim]: [usize; 2], terms: Terms<'a>) -> P
         },
     };
     Problem {
-        means: (),
+        means: None,
         images: 1,
         heads: 1,
         heads_folded_into_images: 1,

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 };
 
 use super::Tile;
-use crate::cpu::weight::{LINE, Line};
+use crate::cpu::panels::{LINE, Line};
 
 /// Maximum number of lines in a row of a panel, and of registers in a row of a tile. More lines need fewer reads: a row takes one for each
 /// column, and its registers share it.
@@ -63,23 +63,27 @@ pub(super) unsafe fn tile(rows: usize, lines: usize, tile: Tile<'_>) {
 )]
 unsafe fn tile_of<const ROWS: usize, const LINES: usize>(tile: Tile<'_>) {
     let rows = tile.rows::<ROWS>();
+    tile.prefetch::<ROWS>();
     // In registers: up to 24 of the 32 hold sums, others hold the lines of a column and a number of a row.
     let mut sums = [[_mm512_setzero_ps(); LINES]; ROWS];
     let (columns, _) = tile.panel.as_chunks::<LINES>();
-    for (input, lines) in columns.iter().enumerate() {
+    let mut at = 0;
+    for lines in columns {
         // SAFETY: a line is aligned and fills a register, and the caller guarantees the numbers of the rows.
         unsafe {
             let lines = lines
                 .each_ref()
                 .map(|Line(line)| _mm512_load_ps(line.as_ptr()));
             for (sums, row) in sums.iter_mut().zip(&rows) {
-                let number = _mm512_set1_ps(*row.add(input));
+                let number = _mm512_set1_ps(*row.add(at));
                 for (sum, line) in sums.iter_mut().zip(lines) {
                     *sum = _mm512_fmadd_ps(number, line, *sum);
                 }
             }
         }
+        at += tile.along;
     }
+    let factor = _mm512_set1_ps(tile.factor);
     for part in 0..LINES {
         let first = part * LINE;
         let mask: __mmask16 = match tile.count.saturating_sub(first) {
@@ -88,9 +92,12 @@ unsafe fn tile_of<const ROWS: usize, const LINES: usize>(tile: Tile<'_>) {
         };
         // SAFETY: only places in the mask are read and written.
         unsafe {
-            let bias = _mm512_maskz_loadu_ps(mask, tile.bias.wrapping_add(first));
+            let bias = match tile.bias {
+                None => _mm512_setzero_ps(),
+                Some(bias) => _mm512_maskz_loadu_ps(mask, bias.wrapping_add(first)),
+            };
             for (number, sums) in sums.iter().enumerate() {
-                let place = number * tile.outputs + first;
+                let place = number * tile.stride + first;
                 let added = match tile.residual {
                     None => bias,
                     Some(residual) => {
@@ -98,7 +105,7 @@ unsafe fn tile_of<const ROWS: usize, const LINES: usize>(tile: Tile<'_>) {
                         _mm512_add_ps(_mm512_maskz_loadu_ps(mask, residual), bias)
                     }
                 };
-                let sum = _mm512_add_ps(added, sums[part]);
+                let sum = _mm512_fmadd_ps(factor, sums[part], added);
                 _mm512_mask_storeu_ps(tile.out.wrapping_add(place), mask, sum);
             }
         }

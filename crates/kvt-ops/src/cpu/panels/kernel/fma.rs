@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 };
 
 use super::Tile;
-use crate::cpu::weight::Line;
+use crate::cpu::panels::Line;
 
 /// Maximum number of rows.
 pub(super) const HEIGHT: usize = 6;
@@ -23,22 +23,26 @@ const LANES: usize = 8;
 )]
 pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
     let rows = tile.rows::<ROWS>();
+    tile.prefetch::<ROWS>();
     // In registers: 12 of the 16 hold sums, others hold two columns and a number of a row.
     let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
-    for (input, Line(columns)) in tile.panel.iter().enumerate() {
+    let mut at = 0;
+    for Line(columns) in tile.panel {
         // SAFETY: a line is aligned and fills two registers, and the caller guarantees the numbers of the rows.
         unsafe {
             let left = _mm256_load_ps(columns.as_ptr());
             let right = _mm256_load_ps(columns.as_ptr().add(LANES));
             for ([left_sum, right_sum], row) in sums.iter_mut().zip(&rows) {
-                let number = _mm256_set1_ps(*row.add(input));
+                let number = _mm256_set1_ps(*row.add(at));
                 *left_sum = _mm256_fmadd_ps(number, left, *left_sum);
                 *right_sum = _mm256_fmadd_ps(number, right, *right_sum);
             }
         }
+        at += tile.along;
     }
+    let factor = _mm256_set1_ps(tile.factor);
     for (number, sums) in sums.into_iter().enumerate() {
-        let place = number * tile.outputs;
+        let place = number * tile.stride;
         let (out, residual) = (
             tile.out.wrapping_add(place),
             tile.residual.map(|x| x.wrapping_add(place)),
@@ -48,11 +52,14 @@ pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
             if tile.count == 2 * LANES {
                 for (part, sum) in sums.into_iter().enumerate() {
                     let first = part * LANES;
-                    let mut added = _mm256_loadu_ps(tile.bias.add(first));
+                    let mut added = match tile.bias {
+                        None => _mm256_setzero_ps(),
+                        Some(bias) => _mm256_loadu_ps(bias.add(first)),
+                    };
                     if let Some(residual) = residual {
                         added = _mm256_add_ps(_mm256_loadu_ps(residual.add(first)), added);
                     }
-                    _mm256_storeu_ps(out.add(first), _mm256_add_ps(added, sum));
+                    _mm256_storeu_ps(out.add(first), _mm256_fmadd_ps(factor, sum, added));
                 }
                 continue;
             }
@@ -60,7 +67,8 @@ pub(super) unsafe fn tile<const ROWS: usize>(tile: Tile<'_>) {
             let sums: [f32; 2 * LANES] = std::mem::transmute(sums);
             for (column, sum) in sums.into_iter().take(tile.count).enumerate() {
                 let residual = residual.map_or(0.0, |residual| *residual.add(column));
-                *out.add(column) = residual + *tile.bias.add(column) + sum;
+                let bias = tile.bias.map_or(0.0, |bias| *bias.add(column));
+                *out.add(column) = tile.factor.mul_add(sum, residual + bias);
             }
         }
     }

@@ -1,21 +1,20 @@
 //! Other CPU architectures, which have no kernel.
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::Line;
+use super::{Line, Output};
 use crate::cpu::gemm::Matrix;
 
 /// A type without values.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kernel {}
+pub(crate) enum Kernel {}
 
 impl Kernel {
-    pub(super) fn detect() -> Option<Self> {
+    pub(crate) fn detect() -> Option<Self> {
         Self::all().next()
     }
 
-    pub(super) fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         std::iter::empty()
     }
 
@@ -23,18 +22,15 @@ impl Kernel {
         match self {}
     }
 
+    pub(crate) fn usual_height(self) -> usize {
+        match self {}
+    }
+
     pub(super) fn height(self, _: usize, _: usize) -> usize {
         match self {}
     }
 
-    pub(super) fn tile(
-        self,
-        _: &mut [MaybeUninit<f32>],
-        _: Range<usize>,
-        _: Matrix<'_>,
-        _: &[Line],
-        _: (&[f32], Option<&[f32]>),
-    ) {
+    pub(super) fn tile(self, _: Output<'_>, _: usize, _: Range<usize>, _: Matrix<'_>, _: &[Line]) {
         match self {}
     }
 }
