@@ -231,7 +231,7 @@ const MASKS: [Layout; 6] = [
 #[test]
 fn every_layout_agrees_with_sorting_on_the_cpu() {
     let device = Device::flex();
-    for (queries, keys) in [(5, 7), (70, 9)] {
+    for (queries, keys) in [(5, 7), (70, 9), (40, 70)] {
         for bias in BIASES {
             for mask in MASKS {
                 let problem = Problem::new(sizes(queries, keys), bias, mask);

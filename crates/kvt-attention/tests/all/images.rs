@@ -32,11 +32,11 @@ fn biased(sizes: Sizes, seed: u64) -> Inputs {
 fn gradients_of_many_images_and_blocks_agree_with_sorting() {
     let device = Device::flex();
     for sizes in [
-        // Blocks one after the other: three of 50 queries, four of 50, two of rows longer than a cache.
+        // Blocks one after the other: three of about 50 queries, four, two of rows longer than a cache.
         sizes(9, 2, 150, 150),
         sizes(6, 2, 200, 200),
         sizes(9, 1, 70, 900),
-        // In parts: fourteen blocks in eight, six in four, four in two.
+        // In parts: some dozen blocks in eight, six in four, four in two.
         sizes(1, 2, 600, 600),
         sizes(2, 1, 330, 330),
         sizes(3, 1, 200, 1000),

@@ -39,7 +39,7 @@ impl AttentionOps for Flex {
         }
         let [q, k, v] = [q, k, v].map(prepare);
         let (bias, mask) = prepare_terms(added);
-        let problem = problem(kernel_for(&q, &k), [&q, &k, &v], settings);
+        let problem = problem(kernel_for(&q, &v), [&q, &k, &v], settings);
         let problem = with_terms(problem, bias.as_ref(), mask.as_ref());
         let (out, saved) = forward(&problem);
         let out = heads_first(&out, problem.heads, shape);
@@ -73,7 +73,7 @@ impl AttentionOps for Flex {
         }
         let [q, k, v, d_out] = [q, k, v, d_out].map(prepare);
         let (bias, mask) = prepare_terms(added);
-        let problem = problem(kernel_for(&q, &k), [&q, &k, &v], settings);
+        let problem = problem(kernel_for(&q, &v), [&q, &k, &v], settings);
         let problem = with_terms(problem, bias.as_ref(), mask.as_ref());
         let (size, layouts) = one_after_another([&q, &k, &v], problem.heads);
         let saved = saved.storage();
@@ -180,10 +180,11 @@ fn forward<T: Operand + Element>(
     (out, saved)
 }
 
-/// The kernel for f32 queries and keys.
-fn kernel_for(q: &FloatTensor<Flex>, k: &FloatTensor<Flex>) -> Option<Kernel> {
+/// The kernel for queries and values in f32; keys have the channels of queries.
+fn kernel_for(q: &FloatTensor<Flex>, v: &FloatTensor<Flex>) -> Option<Kernel> {
     let [_, _, queries, dim] = q.shape().dims();
-    blocks::kernel(queries, k.shape()[2], dim)
+    let [_, _, keys, value_dim] = v.shape().dims();
+    blocks::kernel(queries, keys, [dim, value_dim])
 }
 
 /// The problem of tensors from [`prepare`] or [`adjacent`].
@@ -218,7 +219,7 @@ fn packed_f32(
     heads: usize,
     settings: AttentionSettings,
 ) -> Problem<'_> {
-    let kernel = blocks::kernel(tokens, tokens, width / 3 / heads);
+    let kernel = blocks::kernel(tokens, tokens, [width / 3 / heads; 2]);
     packed_problem(kernel, data, sizes, heads, settings)
 }
 

@@ -97,6 +97,7 @@ impl Panels {
                 panels.push((lines, panel));
                 rest = others;
             }
+            assert!(rest.is_empty(), "lines without a panel");
             if in_parallel {
                 panels
                     .into_par_iter()
@@ -158,7 +159,7 @@ impl Panels {
         }
     }
 
-    /// `factor` times the products of `x` with the matrix, in rows that start `stride` apart.
+    /// Writes `factor` times the products of `x` with the matrix to rows that start `stride` apart, or adds them.
     ///
     /// # Panics
     /// If the shapes do not match, or the product does not fit in `out`.

@@ -9,7 +9,7 @@ struct Case {
 
 /// Small integers: sums are exact in any order.
 fn number(seed: usize, [row, column]: [usize; 2]) -> f32 {
-    ((row * 7919 + column * 104_729 + seed) % 7) as f32 - 3.0
+    ((3 * row + 5 * column + seed) % 7) as f32 - 3.0
 }
 
 impl Case {
@@ -103,6 +103,37 @@ fn products_match_the_definition() {
                 assert_eq!(out, expected, "{shape:?} {kernel:?}");
             }
         }
+    }
+}
+
+/// Each size that the kernel relies on, wrong by one.
+#[test]
+fn sizes_that_do_not_match_are_refused() {
+    let (a, b) = (Case::new(1, [7, 5], false), Case::new(2, [5, 20], false));
+    let (a, b) = (a.matrix(), b.matrix());
+    for kernel in kernels() {
+        let panels = Panels::new(kernel, b);
+        let refused = |len: usize, stride, left: Matrix<'_>| {
+            let mut out = vec![0.0; len];
+            let product = || panels.multiply((&mut out, stride), Write::Replace, 1.0, left);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(product)).is_err()
+        };
+        assert!(!refused(6 * 21 + 20, 21, a));
+        assert!(refused(6 * 21 + 19, 21, a), "an output that is too short");
+        assert!(refused(7 * 21, 19, a), "rows that overlap");
+        let narrow = a.t().rows(0..4).t();
+        assert!(refused(7 * 21, 21, narrow), "other inputs");
+        let refused = |bias: usize, residual: usize| {
+            let mut out = Box::new_uninit_slice(7 * 20);
+            let (bias, residual) = (vec![0.0; bias], vec![0.0; residual]);
+            let product = || {
+                panels.affine(&mut out, a, &bias, Some(&residual));
+            };
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(product)).is_err()
+        };
+        assert!(!refused(20, 7 * 20));
+        assert!(refused(19, 7 * 20), "a bias that is too short");
+        assert!(refused(20, 7 * 20 - 1), "a residual that is too short");
     }
 }
 

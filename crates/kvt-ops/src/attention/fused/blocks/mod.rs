@@ -287,3 +287,6 @@ impl<'a, T: Operand> Problem<'a, T> {
         })
     }
 }
+
+#[cfg(test)]
+mod testing;

@@ -59,7 +59,7 @@ pub(in crate::attention) trait Operand: Number {
     /// Memory that a thread reuses from block to block.
     type Scratch: Default + Send;
 
-    /// Rows that a product computes at a time: fewer cost as much.
+    /// Rows that a product computes at a time: fewer cost more, each.
     fn height(means: Self::Means) -> usize;
 
     fn pack(problem: &Problem<'_, Self>, image: usize, pass: Pass) -> Self::Packed;

@@ -4,8 +4,8 @@
 
 use rayon::prelude::*;
 
-use super::Problem;
 use super::operand::{Pass, Side};
+use super::{Problem, QUERIES};
 use crate::contiguous::cpu::transpose;
 use crate::cpu::gemm::{Matrix, Write, multiply};
 use crate::cpu::panels::{FEW, Kernel, Panels};
@@ -15,7 +15,7 @@ use crate::cpu::small::PRODUCTS;
 pub(in crate::attention) struct Packed {
     /// The tokens of each [side](Side) as columns, where they are needed.
     columns: [Option<Columns>; 2],
-    /// Values in the forward pass, and keys in the backward pass, if there is a kernel.
+    /// Values in the forward pass, and keys in the backward pass, if there is a kernel and no keys are skipped.
     rows: Option<Panels>,
 }
 
@@ -23,7 +23,7 @@ pub(in crate::attention) struct Packed {
 enum Columns {
     Panels(Panels),
     /// `[dim, width]`, with zeros where a row of scores has no key.
-    Rows(Vec<f32>, [usize; 2]),
+    Plain(Vec<f32>, [usize; 2]),
 }
 
 impl Columns {
@@ -35,7 +35,7 @@ impl Columns {
         let mut values = vec![0.0; dim * width];
         let stride = tokens.strides()[0];
         transpose(&mut values, width, tokens.values(), tokens.shape(), stride);
-        Self::Rows(values, [dim, width])
+        Self::Plain(values, [dim, width])
     }
 }
 
@@ -52,7 +52,7 @@ impl Packed {
             Some(Columns::Panels(panels)) => {
                 panels.multiply((out, stride), Write::Replace, factor, rows);
             }
-            Some(Columns::Rows(values, shape)) => {
+            Some(Columns::Plain(values, shape)) => {
                 let columns = Matrix::new(values, *shape, shape[1]);
                 multiply(out, stride, Write::Replace, factor, rows, columns);
             }
@@ -103,13 +103,19 @@ pub(super) fn times_once(
     left: Matrix<'_>,
     right: Matrix<'_>,
 ) {
+    let kernel = kernel.filter(|_| left.shape()[0] >= FEW);
     let panels = kernel.map(|kernel| Panels::on_this_thread(kernel, right));
     times(panels.as_ref(), out, write, factor, left, right);
 }
 
-/// The kernel for attention of so many queries, keys and channels. It depends only on the CPU and the shapes.
-pub(in crate::attention) fn kernel(queries: usize, keys: usize, dim: usize) -> Option<Kernel> {
-    let suits = queries >= FEW && queries * keys * dim > PRODUCTS;
+/// The kernel for attention of so many queries and keys, with channels of a key and of a value. It depends only on the CPU and the sizes.
+pub(in crate::attention) fn kernel(
+    queries: usize,
+    keys: usize,
+    [dim, value_dim]: [usize; 2],
+) -> Option<Kernel> {
+    let [_, block] = QUERIES;
+    let suits = queries >= FEW && queries.min(block) * keys * dim.max(value_dim) > PRODUCTS;
     Kernel::detect().filter(|_| suits)
 }
 
@@ -138,3 +144,6 @@ impl Problem<'_> {
         heads.collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

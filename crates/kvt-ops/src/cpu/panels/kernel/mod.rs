@@ -3,7 +3,7 @@
 //! Stable Rust provides them through `std::arch`, whose loads and stores take pointers, and functions with such instructions must
 //! only be called if the CPU supports them: hence `unsafe`.
 
-use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::ops::Range;
 
 use super::{LINE, Line, Output};
@@ -26,7 +26,8 @@ enum Set {
 ///
 /// Where it is used, `x` points to the first number of the first row; rows are `down` apart, and the numbers in them `along`, of which there are
 /// as many as the panel has inputs. `out` points to a place for `count` columns in the first of as many rows, which are `stride` apart, and so does
-/// the residual, if there is one; the bias, if there is one, to as many numbers.
+/// the residual, if there is one, which may be the output itself: each number is read before its place is written. The bias, if there is one,
+/// is as many numbers.
 #[derive(Clone, Copy)]
 struct Tile<'a> {
     out: *mut f32,
@@ -57,7 +58,7 @@ impl Tile<'_> {
                 #[expect(unsafe_code, reason = "an instruction that takes a pointer")]
                 // SAFETY: a prefetch reads nothing, wherever it points.
                 unsafe {
-                    _mm_prefetch::<_MM_HINT_ET0>(self.out.wrapping_add(place).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(self.out.wrapping_add(place).cast());
                     if let Some(residual) = self.residual {
                         _mm_prefetch::<_MM_HINT_T0>(residual.wrapping_add(place).cast());
                     }
@@ -89,7 +90,7 @@ impl Kernel {
         }
     }
 
-    /// Rows of a tile with a panel of the usual width.
+    /// Rows of a tile with the widest panel.
     pub(crate) fn usual_height(self) -> usize {
         self.height(self.lines(), usize::MAX)
     }
@@ -118,10 +119,10 @@ impl Kernel {
     ) {
         let ([rows, inputs], [down, along]) = (x.shape(), x.strides());
         let (first, lines) = (columns.start, columns.len().div_ceil(LINE));
+        assert!(rows > 0, "a tile without rows");
         let is_inside = inputs == 0 || (rows - 1) * down + (inputs - 1) * along < x.values().len();
         assert!(
-            rows > 0
-                && (1..=self.lines()).contains(&lines)
+            (1..=self.lines()).contains(&lines)
                 && inputs * lines == panel.len()
                 && columns.end <= stride
                 && is_inside,

@@ -1,0 +1,82 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use kvt_testing::naive::{Inputs, NAMES, Sizes, worst};
+
+use super::*;
+use crate::attention::fused::blocks::testing::solve;
+
+/// No kernel, and those that this CPU can run.
+fn kernels() -> impl Iterator<Item = Option<Kernel>> {
+    [None].into_iter().chain(Kernel::all().map(Some))
+}
+
+/// Panels of several widths, images of one and of several blocks, in parts and not, and channels that do not fill a line. Where few keys are
+/// kept, and channels fill lines, the others are skipped.
+#[test]
+fn outputs_and_gradients_agree_with_sorting() {
+    for (images, queries, keys, dim, value_dim) in [
+        (1, 33, 40, 16, 16),
+        (1, 300, 65, 17, 32),
+        (2, 131, 197, 64, 80),
+        (9, 13, 17, 32, 21),
+        (9, 150, 17, 16, 6),
+    ] {
+        let sizes = Sizes {
+            images,
+            heads: 2,
+            queries,
+            keys,
+            dim,
+            value_dim,
+        };
+        let inputs = Inputs::new(sizes, 3);
+        for kept in [1, keys / 2, keys] {
+            let expected = inputs.solve(0.25, kept);
+            for kernel in kernels() {
+                let actual = solve::<f32>(kernel, &inputs, kept);
+                for ((actual, expected), name) in actual.iter().zip(&expected).zip(NAMES) {
+                    let worst = worst(actual, expected);
+                    assert!(
+                        worst < 1e-5,
+                        "{kernel:?}, {kept} of {sizes:?}: {name} is off by {worst}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Three images, each in parts.
+#[test]
+fn results_are_the_same_with_any_number_of_threads() {
+    let sizes = Sizes {
+        images: 3,
+        heads: 2,
+        queries: 300,
+        keys: 43,
+        dim: 16,
+        value_dim: 16,
+    };
+    let inputs = Inputs::new(sizes, 7);
+    for (kernel, kept) in kernels().flat_map(|kernel| [5, 30, 43].map(|kept| (kernel, kept))) {
+        let [one, five] = [1, 5].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.build().unwrap();
+            pool.install(|| solve::<f32>(kernel, &inputs, kept))
+        });
+        assert_eq!(one, five, "{kept}, {kernel:?}");
+    }
+}
+
+#[test]
+fn few_queries_and_small_products_have_no_kernel() {
+    let best = Kernel::detect().is_some();
+    let has = |queries, keys, dims| kernel(queries, keys, dims).is_some();
+    assert_eq!(has(24, 24, [16, 16]), best);
+    assert_eq!(has(24, 24, [6, 16]), best);
+    assert_eq!(has(24, 24, [16, 6]), best);
+    assert!(!has(23, 400, [64, 64]));
+    // A block has at most 64 queries.
+    assert!(!has(10_000, 16, [8, 8]));
+    assert_eq!(has(10_000, 17, [8, 8]), best);
+}
