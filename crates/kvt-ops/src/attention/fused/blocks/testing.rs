@@ -1,6 +1,8 @@
 //! Problems that are computed by blocks, for tests of their products.
 
-use kvt_testing::naive::{Inputs, Sizes};
+use std::fmt::Debug;
+
+use kvt_testing::naive::{Inputs, NAMES, Sizes, worst};
 
 use super::{HeadLayout, Heads, Operand, Problem};
 use crate::attention::AttentionSettings;
@@ -88,4 +90,22 @@ pub(super) fn solve<T: Operand>(means: T::Means, inputs: &Inputs, kept: usize) -
         heads_first(&grads, (size, layouts[part].offset), [count, tokens, dim])
     };
     [out, grad(0), grad(1), grad(2)]
+}
+
+/// Asserts that output and gradients are those of sorting, up to an error.
+pub(super) fn agree_with_sorting<T: Operand<Means: Debug>>(
+    means: T::Means,
+    inputs: &Inputs,
+    kept: usize,
+    error: f32,
+) {
+    let expected = inputs.solve(0.25, kept);
+    let actual = solve::<T>(means, inputs, kept);
+    for ((actual, expected), name) in actual.iter().zip(&expected).zip(NAMES) {
+        let (worst, sizes) = (worst(actual, expected), inputs.sizes);
+        assert!(
+            worst < error,
+            "{means:?}, {kept} of {sizes:?}: {name} is off by {worst}"
+        );
+    }
 }

@@ -1,9 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_testing::naive::{Inputs, NAMES, Sizes, worst};
+use kvt_testing::naive::{Inputs, Sizes};
 
 use super::*;
-use crate::attention::fused::blocks::testing::solve;
+use crate::attention::fused::blocks::testing::{agree_with_sorting, solve};
 
 /// No kernel, and those that this CPU can run.
 fn kernels() -> impl Iterator<Item = Option<Kernel>> {
@@ -31,16 +31,8 @@ fn outputs_and_gradients_agree_with_sorting() {
         };
         let inputs = Inputs::new(sizes, 3);
         for kept in [1, keys / 2, keys] {
-            let expected = inputs.solve(0.25, kept);
             for kernel in kernels() {
-                let actual = solve::<f32>(kernel, &inputs, kept);
-                for ((actual, expected), name) in actual.iter().zip(&expected).zip(NAMES) {
-                    let worst = worst(actual, expected);
-                    assert!(
-                        worst < 1e-5,
-                        "{kernel:?}, {kept} of {sizes:?}: {name} is off by {worst}"
-                    );
-                }
+                agree_with_sorting::<f32>(kernel, &inputs, kept, 1e-5);
             }
         }
     }
