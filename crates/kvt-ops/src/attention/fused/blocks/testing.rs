@@ -7,6 +7,19 @@ use kvt_testing::naive::{Inputs, NAMES, Sizes, worst};
 use super::{HeadLayout, Heads, Operand, Problem};
 use crate::attention::AttentionSettings;
 
+/// Numbers for images of two heads with so many queries, keys, and channels of a key and of a value.
+pub(super) fn inputs([images, queries, keys, dim, value_dim]: [usize; 5], seed: u64) -> Inputs {
+    let sizes = Sizes {
+        images,
+        heads: 2,
+        queries,
+        keys,
+        dim,
+        value_dim,
+    };
+    Inputs::new(sizes, seed)
+}
+
 /// `[images, heads, tokens, dim]`
 pub(super) fn heads<T>(data: &[T], heads: usize, tokens: usize, dim: usize) -> Heads<'_, T> {
     Heads {

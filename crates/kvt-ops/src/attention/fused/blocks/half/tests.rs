@@ -1,10 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_testing::naive::{Inputs, NAMES, Sizes};
+use kvt_testing::naive::NAMES;
 
 use super::*;
 use crate::attention::AttentionSettings;
-use crate::attention::fused::blocks::testing::{agree_with_sorting, heads, solve};
+use crate::attention::fused::blocks::testing::{agree_with_sorting, heads, inputs, solve};
 use crate::cpu::bf16::testing::kernels;
 
 fn halves(values: &[f32]) -> Vec<bf16> {
@@ -14,22 +14,14 @@ fn halves(values: &[f32]) -> Vec<bf16> {
 /// Sizes that fill tiles and pairs, and others; images that threads share, of one and of several blocks, and images that are divided among them.
 #[test]
 fn outputs_and_gradients_agree_with_sorting() {
-    for (images, queries, keys, dim, value_dim) in [
-        (1, 33, 40, 16, 16),
-        (1, 90, 65, 17, 32),
-        (2, 131, 197, 64, 16),
-        (9, 13, 17, 32, 21),
-        (9, 70, 17, 16, 16),
+    for sizes @ [_, _, keys, ..] in [
+        [1, 33, 40, 16, 16],
+        [1, 90, 65, 17, 32],
+        [2, 131, 197, 64, 16],
+        [9, 13, 17, 32, 21],
+        [9, 70, 17, 16, 16],
     ] {
-        let sizes = Sizes {
-            images,
-            heads: 2,
-            queries,
-            keys,
-            dim,
-            value_dim,
-        };
-        let mut inputs = Inputs::new(sizes, 3);
+        let mut inputs = inputs(sizes, 3);
         for x in [&mut inputs.v, &mut inputs.probe] {
             *x = halves(x).into_iter().map(bf16::to_f32).collect();
         }
@@ -44,15 +36,7 @@ fn outputs_and_gradients_agree_with_sorting() {
 /// Three images, each in parts: a single thread computes two of them with the same memory.
 #[test]
 fn results_are_the_same_with_any_number_of_threads() {
-    let sizes = Sizes {
-        images: 3,
-        heads: 2,
-        queries: 150,
-        keys: 23,
-        dim: 16,
-        value_dim: 16,
-    };
-    let inputs = Inputs::new(sizes, 7);
+    let inputs = inputs([3, 150, 23, 16, 16], 7);
     for kernel in kernels().into_iter().flatten() {
         let [one, five] = [1, 5].map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
@@ -67,15 +51,7 @@ fn results_are_the_same_with_any_number_of_threads() {
 /// A query with a NaN makes its own row NaN, and the gradients of all keys and values of its head.
 #[test]
 fn an_undefined_row_affects_no_other_query() {
-    let sizes = Sizes {
-        images: 1,
-        heads: 2,
-        queries: 30,
-        keys: 21,
-        dim: 16,
-        value_dim: 16,
-    };
-    let inputs = Inputs::new(sizes, 5);
+    let inputs = inputs([1, 30, 21, 16, 16], 5);
     let mut odd = inputs.clone();
     odd.q[16 * 31] = f32::NAN;
     for kernel in kernels().into_iter().flatten() {

@@ -1,9 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use kvt_testing::naive::{Inputs, Sizes};
-
 use super::*;
-use crate::attention::fused::blocks::testing::{agree_with_sorting, solve};
+use crate::attention::fused::blocks::testing::{agree_with_sorting, inputs, solve};
 
 /// No kernel, and those that this CPU can run.
 fn kernels() -> impl Iterator<Item = Option<Kernel>> {
@@ -14,22 +12,14 @@ fn kernels() -> impl Iterator<Item = Option<Kernel>> {
 /// kept, and channels fill lines, the others are skipped.
 #[test]
 fn outputs_and_gradients_agree_with_sorting() {
-    for (images, queries, keys, dim, value_dim) in [
-        (1, 33, 40, 16, 16),
-        (1, 300, 65, 17, 32),
-        (2, 131, 197, 64, 80),
-        (9, 13, 17, 32, 21),
-        (9, 150, 17, 16, 6),
+    for sizes @ [_, _, keys, ..] in [
+        [1, 33, 40, 16, 16],
+        [1, 300, 65, 17, 32],
+        [2, 131, 197, 64, 80],
+        [9, 13, 17, 32, 21],
+        [9, 150, 17, 16, 6],
     ] {
-        let sizes = Sizes {
-            images,
-            heads: 2,
-            queries,
-            keys,
-            dim,
-            value_dim,
-        };
-        let inputs = Inputs::new(sizes, 3);
+        let inputs = inputs(sizes, 3);
         for kept in [1, keys / 2, keys] {
             for kernel in kernels() {
                 agree_with_sorting::<f32>(kernel, &inputs, kept, 1e-5);
@@ -41,15 +31,7 @@ fn outputs_and_gradients_agree_with_sorting() {
 /// Three images, each in parts.
 #[test]
 fn results_are_the_same_with_any_number_of_threads() {
-    let sizes = Sizes {
-        images: 3,
-        heads: 2,
-        queries: 300,
-        keys: 43,
-        dim: 16,
-        value_dim: 16,
-    };
-    let inputs = Inputs::new(sizes, 7);
+    let inputs = inputs([3, 300, 43, 16, 16], 7);
     for (kernel, kept) in kernels().flat_map(|kernel| [5, 30, 43].map(|kept| (kernel, kept))) {
         let [one, five] = [1, 5].map(|threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
