@@ -198,6 +198,25 @@ pub(crate) fn add_rows<T: Number>(sum: &mut [f32], rows: &[T]) {
     );
 }
 
+/// The sum over rows of `width`, on all threads.
+pub(crate) fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
+    /// A constant, so that the result does not depend on the number of threads.
+    const PARTS: usize = 16;
+    let rows = values.len() / width;
+    let part = rows.div_ceil(PARTS).max(1) * width;
+    let sums: Vec<Vec<f32>> = values
+        .par_chunks(part)
+        .map(|rows| {
+            let mut sum = vec![0.0; width];
+            add_rows(&mut sum, rows);
+            sum
+        })
+        .collect();
+    let mut total = vec![0.0; width];
+    sums.iter().for_each(|sum| add_rows(&mut total, sum));
+    total
+}
+
 impl<'a> Backward<'a> {
     /// Of a weight `[inputs, outputs]`, for the gradients of some rows.
     pub(crate) fn new(rows: usize, weight: Matrix<'a>) -> Self {

@@ -88,14 +88,30 @@ fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     (s, slope)
 }
 
-/// GELU of values, in place, on this thread; computed in f32, and rounded when it is written.
-pub(crate) fn exact_bf16(values: &mut [bf16]) {
-    let mut block = [0.0; 1024];
-    for values in values.chunks_mut(block.len()) {
+/// Values that are widened together, on the stack.
+const WIDENED: usize = 1024;
+
+/// [`gelu_in_place`] on this thread, computed in f32, and rounded when it is written.
+pub(crate) fn gelu_bf16(values: &mut [bf16], curve: Gelu) {
+    let mut block = [0.0; WIDENED];
+    for values in values.chunks_mut(WIDENED) {
         let block = &mut block[..values.len()];
-        copy::<bf16, f32>(values, block);
-        gelu_in_place(block, Gelu::Exact);
-        copy::<f32, bf16>(block, values);
+        copy(values, block);
+        gelu_in_place(block, curve);
+        copy(block, values);
+    }
+}
+
+/// [`gelu_and_gradient`] in the same way.
+pub(crate) fn gelu_and_gradient_bf16(grad: &mut [bf16], x: &mut [bf16], curve: Gelu) {
+    let mut blocks = [[0.0; WIDENED]; 2];
+    for (grad, x) in grad.chunks_mut(WIDENED).zip(x.chunks_mut(WIDENED)) {
+        let [wide_grad, wide_x] = blocks.each_mut().map(|block| &mut block[..x.len()]);
+        copy(grad, wide_grad);
+        copy(x, wide_x);
+        gelu_and_gradient(wide_grad, wide_x, curve);
+        copy(wide_grad, grad);
+        copy(wide_x, x);
     }
 }
 

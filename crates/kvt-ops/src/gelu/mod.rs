@@ -18,7 +18,9 @@ use crate::convert::ConvertOps;
 
 mod cpu;
 
-pub(crate) use cpu::{exact_bf16, gelu_and_gradient, gelu_in_place, multiply_by_slope};
+pub(crate) use cpu::{
+    gelu_and_gradient, gelu_and_gradient_bf16, gelu_bf16, gelu_in_place, multiply_by_slope,
+};
 
 /// The factor in the sigmoid of [`quick_gelu`].
 const QUICK: f64 = 1.702;

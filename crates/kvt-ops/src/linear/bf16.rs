@@ -3,14 +3,13 @@
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::{DType, Shape, bf16};
-use rayon::prelude::*;
 
 use super::cpu::prepared;
 use crate::cast::cast;
-use crate::cpu::bf16::{Added, Kernel, Number, product, product_over_rows};
+use crate::cpu::bf16::{Added, Kernel, product, product_over_rows};
 use crate::cpu::buffer::{tensor_of, values_in};
 use crate::cpu::gemm::Matrix;
-use crate::cpu::layer::add_rows;
+use crate::cpu::layer::sum_of_rows;
 
 /// Runs `$body` with the values of a contiguous tensor in their type, bf16 or f32.
 macro_rules! in_its_type {
@@ -96,25 +95,6 @@ pub(super) fn backward(
             (tensor_of(of_x, shape), of_weight, of_bias)
         })
     })
-}
-
-/// The sum over the rows, `[width]`.
-fn sum_of_rows<T: Number>(values: &[T], width: usize) -> Vec<f32> {
-    /// A constant, so that the result does not depend on the number of threads.
-    const PARTS: usize = 16;
-    let rows = values.len() / width;
-    let part = rows.div_ceil(PARTS).max(1) * width;
-    let sums: Vec<Vec<f32>> = values
-        .par_chunks(part)
-        .map(|rows| {
-            let mut sum = vec![0.0; width];
-            add_rows(&mut sum, rows);
-            sum
-        })
-        .collect();
-    let mut total = vec![0.0; width];
-    sums.iter().for_each(|sum| add_rows(&mut total, sum));
-    total
 }
 
 #[cfg(test)]

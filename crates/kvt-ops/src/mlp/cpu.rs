@@ -16,10 +16,37 @@ use crate::cpu::weight::{Blocks, Weight};
 use crate::gelu::{Gelu, gelu_in_place};
 use crate::optional::Optional;
 use backward::backward;
-use half::in_bf16;
+use half::InBf16;
 
 mod backward;
 mod half;
+
+/// How an MLP is computed.
+enum Way {
+    F32,
+    Bf16(Kernel),
+    /// As operations one after the other.
+    Steps,
+}
+
+impl Way {
+    /// That for the type of x, or of the hidden values, where all others are in f32.
+    fn of<'a>(
+        x: &FloatTensor<Flex>,
+        mut others: impl Iterator<Item = &'a FloatTensor<Flex>>,
+    ) -> Self {
+        let is_empty = |x: &FloatTensor<Flex>| x.shape().num_elements() == 0;
+        let fit = |x: &FloatTensor<Flex>| x.dtype() == DType::F32 && !is_empty(x);
+        if is_empty(x) || !others.all(fit) {
+            return Self::Steps;
+        }
+        match (x.dtype(), Kernel::detect()) {
+            (DType::F32, _) => Self::F32,
+            (DType::BF16, Some(kernel)) => Self::Bf16(kernel),
+            _ => Self::Steps,
+        }
+    }
+}
 
 impl MlpOps for Flex {
     fn gelu_mlp(
@@ -32,22 +59,12 @@ impl MlpOps for Flex {
         curve: Gelu,
     ) -> FloatTensor<Self> {
         let residual = residual.get();
-        let (layer1, layer2) = ([weight1, bias1], [weight2, bias2]);
-        let all = [&x, &layer1[0], &layer1[1], &layer2[0], &layer2[1]];
-        let others_are_f32 = are_f32(all.into_iter().skip(1).chain(&residual));
-        match (Kernel::detect(), &residual, curve) {
-            _ if is_empty(all) => {}
-            _ if others_are_f32 && x.dtype() == DType::F32 => {
-                return InF32::new(x, layer1, layer2, residual, curve).forward();
-            }
-            (Some(kernel), Some(residual), Gelu::Exact)
-                if others_are_f32 && x.dtype() == DType::BF16 =>
-            {
-                return in_bf16(kernel, &x, layer1, layer2, &residual.to_contiguous());
-            }
-            _ => {}
+        let layers = [[weight1, bias1], [weight2, bias2]];
+        match Way::of(&x, layers.as_flattened().iter().chain(&residual)) {
+            Way::F32 => InF32::new(x, layers, residual, curve).forward(),
+            Way::Bf16(kernel) => InBf16::new(kernel, x, layers, residual, curve).forward(),
+            Way::Steps => composed::<Self>(x, layers, Optional::of(residual), curve).0,
         }
-        composed::<Self>(x, layer1, layer2, Optional::of(residual), curve).0
     }
 
     fn gelu_mlp_kept(
@@ -60,12 +77,12 @@ impl MlpOps for Flex {
         curve: Gelu,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let residual = residual.get();
-        let (layer1, layer2) = ([weight1, bias1], [weight2, bias2]);
-        let all = [&x, &layer1[0], &layer1[1], &layer2[0], &layer2[1]];
-        if is_empty(all) || !are_f32(all.into_iter().chain(&residual)) {
-            return composed::<Self>(x, layer1, layer2, Optional::of(residual), curve);
+        let layers = [[weight1, bias1], [weight2, bias2]];
+        match Way::of(&x, layers.as_flattened().iter().chain(&residual)) {
+            Way::F32 => InF32::new(x, layers, residual, curve).forward_kept(),
+            Way::Bf16(kernel) => InBf16::new(kernel, x, layers, residual, curve).forward_kept(),
+            Way::Steps => composed::<Self>(x, layers, Optional::of(residual), curve),
         }
-        InF32::new(x, layer1, layer2, residual, curve).forward_kept()
     }
 
     fn gelu_mlp_backward(
@@ -77,28 +94,13 @@ impl MlpOps for Flex {
         of_second: bool,
         curve: Gelu,
     ) -> Gradients<Self> {
-        let x = x.get();
-        let all = [&weight1, &hidden, &weight2, &grad];
-        if is_empty(all) || !are_f32(all.into_iter().chain(&x)) {
-            return composed_backward::<Self>(
-                x,
-                [weight1, weight2],
-                hidden,
-                grad,
-                of_second,
-                curve,
-            );
+        let (x, weights) = (x.get(), [weight1, weight2]);
+        match Way::of(&hidden, weights.iter()) {
+            Way::F32 => backward(x, weights, hidden, grad, of_second, curve),
+            Way::Bf16(kernel) => half::backward(kernel, x, weights, hidden, grad, of_second, curve),
+            Way::Steps => composed_backward::<Self>(x, weights, hidden, grad, of_second, curve),
         }
-        backward(x, [weight1, weight2], hidden, grad, of_second, curve)
     }
-}
-
-fn is_empty<const N: usize>(tensors: [&FloatTensor<Flex>; N]) -> bool {
-    tensors.iter().any(|x| x.shape().num_elements() == 0)
-}
-
-fn are_f32<'a>(mut tensors: impl Iterator<Item = &'a FloatTensor<Flex>>) -> bool {
-    tensors.all(|x| x.dtype() == DType::F32)
 }
 
 /// An MLP in f32: the hidden values of a block stay in the cache of the core that makes them.
@@ -112,14 +114,13 @@ struct InF32 {
 impl InF32 {
     fn new(
         x: FloatTensor<Flex>,
-        layer1: [FloatTensor<Flex>; 2],
-        layer2: [FloatTensor<Flex>; 2],
+        layers: [[FloatTensor<Flex>; 2]; 2],
         residual: Option<FloatTensor<Flex>>,
         curve: Gelu,
     ) -> Self {
         Self {
             x: contiguous(x),
-            layers: [layer1, layer2].map(|layer| layer.map(contiguous)),
+            layers: layers.map(|layer| layer.map(contiguous)),
             residual: residual.map(contiguous),
             curve,
         }
@@ -155,7 +156,7 @@ impl InF32 {
             [outputs, width].map(|width| layers.blocks.height * width),
             || (),
         );
-        let [out, hidden] = new_two(
+        let (out, hidden) = new_two(
             [outputs, width].map(|width| layers.rows * width),
             |places| {
                 let numbers = layers.numbers();
@@ -164,12 +165,12 @@ impl InF32 {
                     parts,
                     numbers,
                     no_scratch,
-                    |(), [out, hidden], number| {
+                    |(), (out, hidden), number| {
                         let hidden = layers.first(number, hidden);
                         let mut inner = Box::new_uninit_slice(hidden.len());
                         let inner = inner.write_copy_of_slice(hidden);
                         gelu_in_place(inner, self.curve);
-                        [layers.second(number, out, inner), hidden]
+                        (layers.second(number, out, inner), hidden)
                     },
                 )
             },

@@ -5,14 +5,10 @@
 //! Linux gives a process their registers if it asks for them.
 
 use std::arch::asm;
-use std::arch::x86_64::{
-    __m512i, _mm512_shuffle_i32x4, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
-};
 use std::marker::PhantomData;
 use std::sync::LazyLock;
 
-use super::pack::{Line, WIDTH};
+use super::pack::{Line, Sums, WIDTH};
 
 /// Rows of a tile.
 pub(super) const HEIGHT: usize = 32;
@@ -22,10 +18,6 @@ pub(super) const PAIRS: usize = 16;
 
 /// The rows of a tile, of as many pairs as a step has.
 pub(super) type Step = [Line; HEIGHT];
-
-/// The sums of a tile, whose rows are stored as whole lines.
-#[repr(C, align(64))]
-pub(super) struct Sums(pub(super) [[f32; WIDTH]; HEIGHT]);
 
 /// Whether this CPU has the instructions, and the system lets this process use them.
 pub(super) fn is_permitted() -> bool {
@@ -113,20 +105,12 @@ impl Tiles {
         })
     }
 
-    /// Makes rows of the pairs of a step, `[pair, row]`.
-    #[inline(always)]
-    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
-    pub(super) fn transpose(&self, pairs: &[[u32; HEIGHT]; PAIRS], step: &mut Step) {
-        // SAFETY: there are `Tiles` only where the CPU has the instructions.
-        unsafe { transpose(pairs, step) }
-    }
-
     /// The sums of products of 32 rows, step by step, and a panel of columns, `[pair, column]`.
     ///
     /// # Panics
     /// If there is no step, or another number of pairs in the columns.
     #[expect(unsafe_code, reason = "instructions that not every CPU has")]
-    pub(super) fn product(&self, rows: &[Step], columns: &[[u32; WIDTH]], sums: &mut Sums) {
+    pub(super) fn product(&self, rows: &[Step], columns: &[[u32; WIDTH]], sums: &mut Sums<HEIGHT>) {
         assert!(
             !rows.is_empty() && rows.len() * PAIRS == columns.len(),
             "a tile that does not fit"
@@ -166,53 +150,6 @@ impl Tiles {
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),
             );
-        }
-    }
-}
-
-/// Squares of 16 x 16 pairs, in registers.
-#[inline]
-#[target_feature(enable = "avx512f")]
-#[expect(
-    unsafe_code,
-    reason = "the types of registers convert by transmutation alone"
-)]
-fn transpose(pairs: &[[u32; HEIGHT]; PAIRS], step: &mut Step) {
-    for half in 0..2 {
-        let square = pairs.map(|pairs| {
-            let (halves, _) = pairs.as_chunks::<PAIRS>();
-            halves[half]
-        });
-        // SAFETY: both types are 1,024 bytes without invalid values.
-        let mut rows: [__m512i; PAIRS] = unsafe { std::mem::transmute(square) };
-        // Of every four rows, columns 0, 1, 2 and 3 of each quarter of a register.
-        for rows in rows.as_chunks_mut::<4>().0 {
-            let [a, b, c, d] = *rows;
-            let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
-            (rows[0], rows[1]) = (_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-            let (ab, cd) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
-            (rows[2], rows[3]) = (_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-        }
-        // The quarters that hold the same column.
-        for column in 0..4 {
-            let (a, b) = (rows[column], rows[column + 4]);
-            let (c, d) = (rows[column + 8], rows[column + 12]);
-            let (ab, cd) = (
-                _mm512_shuffle_i32x4::<0x88>(a, b),
-                _mm512_shuffle_i32x4::<0x88>(c, d),
-            );
-            rows[column] = _mm512_shuffle_i32x4::<0x88>(ab, cd);
-            rows[column + 8] = _mm512_shuffle_i32x4::<0xdd>(ab, cd);
-            let (ab, cd) = (
-                _mm512_shuffle_i32x4::<0xdd>(a, b),
-                _mm512_shuffle_i32x4::<0xdd>(c, d),
-            );
-            rows[column + 4] = _mm512_shuffle_i32x4::<0x88>(ab, cd);
-            rows[column + 12] = _mm512_shuffle_i32x4::<0xdd>(ab, cd);
-        }
-        for (line, row) in step[half * PAIRS..].iter_mut().zip(rows) {
-            // SAFETY: both types are 64 bytes without invalid values.
-            *line = unsafe { std::mem::transmute::<__m512i, Line>(row) };
         }
     }
 }

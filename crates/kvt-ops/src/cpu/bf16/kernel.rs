@@ -6,12 +6,16 @@
 //! `unsafe`.
 
 use std::arch::x86_64::{
-    __m512bh, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
-    _mm512_storeu_ps,
+    __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
+    _mm512_shuffle_i32x4, _mm512_storeu_ps, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
+use burn::tensor::bf16;
+
 use super::amx::{self, Tiles};
-use super::pack::{HEIGHT, LANES, Rows, VECTORS};
+use super::pack::{HEIGHT, LANES, Rows, Sums, VECTORS, WIDTH};
 
 /// Proof that this CPU supports the instructions.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +102,39 @@ impl Kernel {
         }
     }
 
+    /// Rounds the sums of a row to the nearest bf16 numbers, ties to even. The instruction takes subnormal numbers as zeros, as do those of the
+    /// products.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    pub(super) fn round(self, sums: &[f32; WIDTH]) -> [bf16; WIDTH] {
+        #[cfg(test)]
+        if matches!(self.0, Means::Scalar) {
+            return super::testing::round(sums);
+        }
+        // SAFETY: `detect` found the instructions.
+        unsafe { round(sums) }
+    }
+
+    /// Makes rows of the columns of a square.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "instructions that not every CPU has")]
+    pub(super) fn transposed(self, square: [[u32; LANES]; LANES]) -> [[u32; LANES]; LANES] {
+        #[cfg(test)]
+        if matches!(self.0, Means::Scalar) {
+            return super::testing::transposed(square);
+        }
+        // SAFETY: `detect` found the instructions.
+        unsafe { transposed(square) }
+    }
+
+    /// Asks for the line of the cache that holds a place, so that it is there when it is read or written.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "an instruction that takes a pointer")]
+    pub(super) fn prefetch<T>(self, place: *const T) {
+        // SAFETY: a prefetch reads nothing, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
+    }
+
     /// The sums of products of some rows and a panel of columns, `[pair, column]`.
     #[inline(always)]
     #[expect(unsafe_code, reason = "instructions that not every CPU has")]
@@ -105,7 +142,7 @@ impl Kernel {
         self,
         rows: Rows<'_>,
         columns: &[[[u32; LANES]; VECTORS]],
-        sums: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+        sums: &mut Sums<HEIGHT>,
     ) {
         #[cfg(test)]
         if matches!(self.0, Means::Scalar) {
@@ -151,7 +188,7 @@ impl Kernel {
 unsafe fn tile<const STEP: usize>(
     rows: [*const u32; HEIGHT],
     columns: &[[[u32; LANES]; VECTORS]],
-    out: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+    Sums(out): &mut Sums<HEIGHT>,
 ) {
     // In registers: 24 of the 32 hold sums, others hold two columns and a row.
     let mut sums = [[_mm512_setzero_ps(); VECTORS]; HEIGHT];
@@ -165,13 +202,66 @@ unsafe fn tile<const STEP: usize>(
             *right_sum = _mm512_dpbf16_ps(*right_sum, row, right);
         }
     }
-    for (out, sums) in out.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+    let (out, _) = out.as_flattened_mut().as_chunks_mut::<LANES>();
+    for (out, sums) in out.iter_mut().zip(sums.as_flattened()) {
         #[expect(unsafe_code, reason = "a store takes a pointer")]
         // SAFETY: the array has 16 places.
         unsafe {
             _mm512_storeu_ps(out.as_mut_ptr(), *sums);
         }
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+#[expect(
+    unsafe_code,
+    reason = "loads take pointers, and the types of registers convert by transmutation alone"
+)]
+fn round(sums: &[f32; WIDTH]) -> [bf16; WIDTH] {
+    // SAFETY: the array has 32 numbers; both types are 64 bytes, and every bit pattern is a bf16 number.
+    unsafe {
+        let [low, high] = [0, LANES].map(|first| _mm512_loadu_ps(sums.as_ptr().add(first)));
+        std::mem::transmute(_mm512_cvtne2ps_pbh(high, low))
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+#[expect(
+    unsafe_code,
+    reason = "the types of registers convert by transmutation alone"
+)]
+fn transposed(square: [[u32; LANES]; LANES]) -> [[u32; LANES]; LANES] {
+    // SAFETY: both types are 1,024 bytes without invalid values.
+    let mut rows: [__m512i; LANES] = unsafe { std::mem::transmute(square) };
+    // Of every four rows, columns 0, 1, 2 and 3 of each quarter of a register.
+    for rows in rows.as_chunks_mut::<4>().0 {
+        let [a, b, c, d] = *rows;
+        let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+        (rows[0], rows[1]) = (_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+        let (ab, cd) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+        (rows[2], rows[3]) = (_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    }
+    // The quarters that hold the same column.
+    for column in 0..4 {
+        let (a, b) = (rows[column], rows[column + 4]);
+        let (c, d) = (rows[column + 8], rows[column + 12]);
+        let (ab, cd) = (
+            _mm512_shuffle_i32x4::<0x88>(a, b),
+            _mm512_shuffle_i32x4::<0x88>(c, d),
+        );
+        rows[column] = _mm512_shuffle_i32x4::<0x88>(ab, cd);
+        rows[column + 8] = _mm512_shuffle_i32x4::<0xdd>(ab, cd);
+        let (ab, cd) = (
+            _mm512_shuffle_i32x4::<0xdd>(a, b),
+            _mm512_shuffle_i32x4::<0xdd>(c, d),
+        );
+        rows[column + 4] = _mm512_shuffle_i32x4::<0x88>(ab, cd);
+        rows[column + 12] = _mm512_shuffle_i32x4::<0xdd>(ab, cd);
+    }
+    // SAFETY: both types are 1,024 bytes without invalid values.
+    unsafe { std::mem::transmute(rows) }
 }
 
 /// A pair in all lanes.

@@ -1,7 +1,9 @@
 //! Other CPU architectures, which have no kernel.
 
 use super::amx::Tiles;
-use super::pack::{HEIGHT, LANES, Rows, VECTORS};
+use burn::tensor::bf16;
+
+use super::pack::{HEIGHT, LANES, Rows, Sums, VECTORS, WIDTH};
 
 /// A type without values, except in tests.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +47,27 @@ impl Kernel {
         }
     }
 
+    pub(super) fn round(self, _sums: &[f32; WIDTH]) -> [bf16; WIDTH] {
+        match self {
+            #[cfg(test)]
+            Self::Scalar => super::testing::round(_sums),
+        }
+    }
+
+    pub(super) fn transposed(self, _square: [[u32; LANES]; LANES]) -> [[u32; LANES]; LANES] {
+        match self {
+            #[cfg(test)]
+            Self::Scalar => super::testing::transposed(_square),
+        }
+    }
+
+    pub(super) fn prefetch<T>(self, _place: *const T) {}
+
     pub(super) fn tile(
         self,
         _rows: Rows<'_>,
         _columns: &[[[u32; LANES]; VECTORS]],
-        _sums: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+        _sums: &mut Sums<HEIGHT>,
     ) {
         match self {
             #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use burn::tensor::bf16;
 
+use super::Kernel;
+use super::pack::WIDTH;
+
 /// A type of the elements that a product reads or writes.
 pub(crate) trait Number: bytemuck::Pod + Default + Send + Sync {
     /// Rounds to the nearest bf16 number, ties to even.
@@ -16,6 +19,9 @@ pub(crate) trait Number: bytemuck::Pod + Default + Send + Sync {
     fn widened(self) -> f32;
 
     fn rounded(x: f32) -> Self;
+
+    /// The sums of a row of a tile, rounded.
+    fn row(kernel: Kernel, sums: &[f32; WIDTH]) -> [Self; WIDTH];
 }
 
 impl Number for bf16 {
@@ -43,6 +49,11 @@ impl Number for bf16 {
     #[inline(always)]
     fn rounded(x: f32) -> Self {
         Self::from_bits(x.bits())
+    }
+
+    #[inline(always)]
+    fn row(kernel: Kernel, sums: &[f32; WIDTH]) -> [Self; WIDTH] {
+        kernel.round(sums)
     }
 }
 
@@ -77,5 +88,10 @@ impl Number for f32 {
     #[inline(always)]
     fn rounded(x: f32) -> Self {
         x
+    }
+
+    #[inline(always)]
+    fn row(_: Kernel, sums: &[f32; WIDTH]) -> [Self; WIDTH] {
+        *sums
     }
 }

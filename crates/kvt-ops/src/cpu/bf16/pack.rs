@@ -3,7 +3,7 @@
 //! A panel holds some rows of a matrix: the first two numbers of each of them, then the next two, and so on. The two are
 //! adjacent terms of a sum, which the kernel adds in one instruction. Missing rows and numbers are zeros.
 
-use super::Number;
+use super::{Kernel, Number};
 use crate::cpu::gemm::Matrix;
 
 /// Numbers per register.
@@ -23,6 +23,10 @@ pub(super) const WIDTH: usize = VECTORS * LANES;
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u16; 2 * LANES]);
 
+/// The sums of a tile of `H` rows, which are whole lines.
+#[repr(C, align(64))]
+pub(super) struct Sums<const H: usize>(pub(super) [[f32; WIDTH]; H]);
+
 /// The rows of a tile.
 #[derive(Clone, Copy)]
 #[cfg_attr(
@@ -36,11 +40,11 @@ pub(super) enum Rows<'a> {
     InPlace([&'a [[u16; 2]]; HEIGHT]),
 }
 
-/// Rows that are packed together.
+/// Rows that are packed together, where fewer than a register has are left, or a panel has no place for so many.
 const TOGETHER: usize = 4;
 
 /// Buffers for rows of a matrix of another type, converted to bf16; reused.
-pub(super) type Buffers = [Vec<u16>; TOGETHER];
+pub(super) type Buffers = [Vec<u16>; LANES];
 
 /// Two numbers, the first in the lower bits.
 #[inline(always)]
@@ -51,6 +55,7 @@ fn pair(low: u16, high: u16) -> u32 {
 /// Fills a panel, `[pair, row]`, with the rows of a matrix from `start` on.
 #[inline(always)]
 pub(super) fn pack<T: Number, const W: usize>(
+    kernel: Kernel,
     panel: &mut [[u32; W]],
     matrix: Matrix<'_, T>,
     start: usize,
@@ -66,9 +71,18 @@ pub(super) fn pack<T: Number, const W: usize>(
             panel.fill([0; W]);
         }
         let row = |index: usize| &matrix.values()[(start + index) * down..][..numbers];
+        let squares = count - count % LANES;
+        for first in (0..squares).step_by(LANES) {
+            let mut together = [[].as_slice(); LANES];
+            let of_rows = together.iter_mut().zip(&mut *buffers).enumerate();
+            for (index, (to, buffer)) in of_rows {
+                *to = T::bits_of(row(first + index), buffer);
+            }
+            pack_squares(kernel, panel, together, first);
+        }
         let whole = count - count % TOGETHER;
-        for first in (0..whole).step_by(TOGETHER) {
-            let [a, b, c, d] = &mut *buffers;
+        for first in (squares..whole).step_by(TOGETHER) {
+            let [a, b, c, d, ..] = &mut *buffers;
             let together = [
                 T::bits_of(row(first), a),
                 T::bits_of(row(first + 1), b),
@@ -91,6 +105,25 @@ pub(super) fn pack<T: Number, const W: usize>(
                 inside.then(|| &matrix.values()[number * along + start..][..count])
             };
             interleave(to, of(2 * number), of(2 * number + 1));
+        }
+    }
+}
+
+/// Packs as many rows as a register has numbers side by side into a panel, from position `first` on.
+#[inline(always)]
+fn pack_squares<const W: usize>(
+    kernel: Kernel,
+    panel: &mut [[u32; W]],
+    rows: [&[u16]; LANES],
+    first: usize,
+) {
+    for (number, panel) in panel.chunks_mut(LANES).enumerate() {
+        let square = rows.map(|row| {
+            let numbers: [u16; 2 * LANES] = filled(row.get(number * 2 * LANES..));
+            std::array::from_fn(|index| pair(numbers[2 * index], numbers[2 * index + 1]))
+        });
+        for (to, pairs) in panel.iter_mut().zip(kernel.transposed(square)) {
+            to[first..first + LANES].copy_from_slice(&pairs);
         }
     }
 }
@@ -131,7 +164,7 @@ fn interleave<T: Number, const W: usize>(to: &mut [u32; W], low: Option<&[T]>, h
 
 /// `W` numbers; missing ones are zeros.
 #[inline(always)]
-pub(super) fn filled<T: Number, const W: usize>(numbers: Option<&[T]>) -> [T; W] {
+pub(super) fn filled<T: Copy + Default, const W: usize>(numbers: Option<&[T]>) -> [T; W] {
     let numbers = numbers.unwrap_or(&[]);
     match numbers.first_chunk::<W>() {
         Some(numbers) => *numbers,

@@ -1,7 +1,9 @@
 //! A kernel in plain Rust, which tests packing and tiling on every CPU.
 
-use super::Kernel;
-use super::pack::{HEIGHT, LANES, Rows, VECTORS};
+use burn::tensor::bf16;
+
+use super::pack::{HEIGHT, LANES, Rows, Sums, VECTORS, WIDTH};
+use super::{Kernel, Number};
 
 /// No kernel, the kernel in plain Rust, and that of this CPU if it has one, with and without AMX.
 pub(crate) fn kernels() -> Vec<Option<Kernel>> {
@@ -25,10 +27,9 @@ pub(crate) fn kernels() -> Vec<Option<Kernel>> {
 pub(super) fn tile(
     rows: Rows<'_>,
     columns: &[[[u32; LANES]; VECTORS]],
-    sums: &mut [[[f32; LANES]; VECTORS]; HEIGHT],
+    Sums(sums): &mut Sums<HEIGHT>,
 ) {
     for (row, sums) in sums.iter_mut().enumerate() {
-        let sums = sums.as_flattened_mut();
         sums.fill(0.0);
         for (pair, columns) in columns.iter().enumerate() {
             let [low, high] = match rows {
@@ -41,6 +42,14 @@ pub(super) fn tile(
             }
         }
     }
+}
+
+pub(super) fn round(sums: &[f32; WIDTH]) -> [bf16; WIDTH] {
+    sums.map(bf16::rounded)
+}
+
+pub(super) fn transposed(square: [[u32; LANES]; LANES]) -> [[u32; LANES]; LANES] {
+    std::array::from_fn(|row| square.map(|line| line[row]))
 }
 
 /// The two numbers of a pair.

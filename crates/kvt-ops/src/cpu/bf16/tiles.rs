@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::amx::{self, Tiles};
 use super::output::Output;
-use super::pack::{Buffers, HEIGHT, LANES, Line, Rows, VECTORS, WIDTH, filled, pack};
+use super::pack::{Buffers, HEIGHT, LANES, Line, Rows, Sums, WIDTH, filled, pack};
 use super::{Kernel, Number};
 use crate::cpu::gemm::Matrix;
 
@@ -38,7 +38,7 @@ impl<const W: usize> Panels<W> {
         let pairs = panels.pairs;
         let values = panels.values_mut().par_chunks_mut(pairs).enumerate();
         values.for_each_init(Buffers::default, |buffers, (number, panel)| {
-            kernel.run(|| pack(panel, matrix, number * W, buffers));
+            kernel.run(|| pack(kernel, panel, matrix, number * W, buffers));
         });
         panels
     }
@@ -54,7 +54,7 @@ impl<const W: usize> Panels<W> {
         let pairs = self.pairs;
         kernel.run(|| {
             for (number, panel) in self.values_mut().chunks_mut(pairs).enumerate() {
-                pack(panel, matrix, number * W, buffers);
+                pack(kernel, panel, matrix, number * W, buffers);
             }
         });
     }
@@ -150,12 +150,16 @@ impl Left {
         let rows_of = |number| in_place(matrix, number).unwrap_or_else(|| packed(number));
         let rows = matrix.shape()[0];
         kernel.run(|| {
-            let mut sums = [[[0.0; LANES]; VECTORS]; HEIGHT];
+            let mut sums = Sums([[0.0; WIDTH]; HEIGHT]);
             for (columns, range) in right.panels() {
                 for number in 0..rows.div_ceil(HEIGHT) {
+                    let inside = number * HEIGHT..rows.min((number + 1) * HEIGHT);
+                    for row in inside.clone() {
+                        output.prefetch(kernel, row, range.start);
+                    }
                     kernel.tile(rows_of(number), bytemuck::cast_slice(columns), &mut sums);
-                    for (row, sums) in (number * HEIGHT..rows).zip(&sums) {
-                        output.write(row, range.clone(), &sums.as_flattened()[..range.len()]);
+                    for (row, sums) in inside.zip(&sums.0) {
+                        output.take(kernel, row, range.clone(), sums);
                     }
                 }
             }
@@ -174,13 +178,13 @@ impl Left {
         let rows = matrix.shape()[0];
         let steps = right.pairs / amx::PAIRS;
         kernel.run(|| {
-            self.pack_steps(kernel, tiles, matrix, steps);
-            let mut sums = amx::Sums([[0.0; WIDTH]; amx::HEIGHT]);
+            self.pack_steps(kernel, matrix, steps);
+            let mut sums = Sums([[0.0; WIDTH]; amx::HEIGHT]);
             for (columns, range) in right.panels() {
                 for (number, steps) in self.steps.chunks_exact(steps).enumerate() {
                     tiles.product(steps, columns, &mut sums);
                     for (row, sums) in (number * amx::HEIGHT..rows).zip(&sums.0) {
-                        output.write(row, range.clone(), &sums[..range.len()]);
+                        output.take(kernel, row, range.clone(), sums);
                     }
                 }
             }
@@ -189,13 +193,7 @@ impl Left {
 
     /// Packs the rows, with rows of zeros until the last tile is full.
     #[inline(always)]
-    fn pack_steps<T: Number>(
-        &mut self,
-        kernel: Kernel,
-        tiles: &Tiles,
-        matrix: Matrix<'_, T>,
-        steps: usize,
-    ) {
+    fn pack_steps<T: Number>(&mut self, kernel: Kernel, matrix: Matrix<'_, T>, steps: usize) {
         const NUMBERS: usize = 2 * amx::PAIRS;
         let ([rows, numbers], [down, along]) = (matrix.shape(), matrix.strides());
         // Every line is written below.
@@ -223,10 +221,19 @@ impl Left {
         columns.reshape(kernel, [amx::HEIGHT, numbers]);
         for (number, tile) in packed {
             let start = number * amx::HEIGHT;
-            pack(columns.values_mut(), matrix, start, &mut self.buffers);
-            let (steps, _) = columns.values_mut().as_chunks();
+            pack(
+                kernel,
+                columns.values_mut(),
+                matrix,
+                start,
+                &mut self.buffers,
+            );
+            let (steps, _) = columns.values_mut().as_chunks::<{ amx::PAIRS }>();
             for (to, pairs) in tile.iter_mut().zip(steps) {
-                tiles.transpose(pairs, to);
+                for (half, to) in to.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                    let square = pairs.map(|pairs| pairs.as_chunks::<LANES>().0[half]);
+                    *to = bytemuck::cast(kernel.transposed(square));
+                }
             }
         }
     }

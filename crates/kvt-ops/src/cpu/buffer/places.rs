@@ -4,6 +4,10 @@ use std::mem::MaybeUninit;
 
 use rayon::prelude::*;
 
+/// Two slices of places, and two slices of values in them.
+pub(crate) type Places<'a, V, W> = (&'a mut [MaybeUninit<V>], &'a mut [MaybeUninit<W>]);
+pub(crate) type Values<'a, V, W> = (&'a mut [V], &'a mut [W]);
+
 /// `len` new values, part by part on all threads: `write` gets a part, the part's item of `others` and a `scratch`, which is reused for many
 /// parts, and returns the part with every value written.
 ///
@@ -29,9 +33,9 @@ pub(crate) fn new_values<V: Copy>(
     len: usize,
     write: impl for<'a> FnOnce(&'a mut [MaybeUninit<V>]) -> &'a mut [V],
 ) -> Vec<V> {
-    let [values, _] = new_two([len, 0], |[places, nothing]| {
+    let (values, _) = new_two([len, 0], |(places, nothing)| {
         let values = write(places);
-        [values, filled(nothing, [])]
+        (values, filled::<V>(nothing, []))
     });
     values
 }
@@ -40,25 +44,23 @@ pub(crate) fn new_values<V: Copy>(
 ///
 /// # Panics
 /// If other slices are returned.
-pub(crate) fn new_two<V: Copy>(
-    lens: [usize; 2],
-    write: impl for<'a> FnOnce([&'a mut [MaybeUninit<V>]; 2]) -> [&'a mut [V]; 2],
-) -> [Vec<V>; 2] {
-    let mut both = lens.map(Vec::with_capacity);
-    let [first, second] = &mut both;
-    let [first, second] = [
-        &mut first.spare_capacity_mut()[..lens[0]],
-        &mut second.spare_capacity_mut()[..lens[1]],
-    ];
-    checked([first, second], write);
-    for (values, len) in both.iter_mut().zip(lens) {
-        #[expect(unsafe_code, reason = "a vector that is not filled with zeros first")]
-        // SAFETY: every one of these places was returned as a slice of values, which have been written.
-        unsafe {
-            values.set_len(len);
-        }
+pub(crate) fn new_two<V: Copy, W: Copy>(
+    [len, second_len]: [usize; 2],
+    write: impl for<'a> FnOnce(Places<'a, V, W>) -> Values<'a, V, W>,
+) -> (Vec<V>, Vec<W>) {
+    let (mut values, mut second) = (Vec::with_capacity(len), Vec::with_capacity(second_len));
+    let places = (
+        &mut values.spare_capacity_mut()[..len],
+        &mut second.spare_capacity_mut()[..second_len],
+    );
+    checked_two(places, write);
+    #[expect(unsafe_code, reason = "vectors that are not filled with zeros first")]
+    // SAFETY: every one of these places was returned as a slice of values, which have been written.
+    unsafe {
+        values.set_len(len);
+        second.set_len(second_len);
     }
-    both
+    (values, second)
 }
 
 /// As [`par_write_with`], in places that hold nothing yet.
@@ -81,7 +83,7 @@ pub(crate) fn par_write_to<'o, V: Send, S, T: Send>(
         .par_chunks_mut(part)
         .zip(others)
         .for_each_init(scratch, |scratch, (place, other)| {
-            checked([place], |[place]| [write(scratch, place, other)]);
+            checked(place, |place| write(scratch, place, other));
         });
     #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
     // SAFETY: the chunks cover every place, each has an item, and was returned with every value written.
@@ -94,13 +96,13 @@ pub(crate) fn par_write_to<'o, V: Send, S, T: Send>(
 ///
 /// # Panics
 /// If other slices are returned, or there are not as many parts of both, and items.
-pub(crate) fn par_write_two<'o, V: Send, S, T: Send>(
-    [places, second]: [&'o mut [MaybeUninit<V>]; 2],
+pub(crate) fn par_write_two<'o, V: Send, W: Send, S, T: Send>(
+    (places, second): Places<'o, V, W>,
     [part, second_part]: [usize; 2],
     others: impl IndexedParallelIterator<Item = T>,
     scratch: impl Fn() -> S + Sync + Send,
-    write: impl for<'a> Fn(&mut S, [&'a mut [MaybeUninit<V>]; 2], T) -> [&'a mut [V]; 2] + Sync + Send,
-) -> [&'o mut [V]; 2] {
+    write: impl for<'a> Fn(&mut S, Places<'a, V, W>, T) -> Values<'a, V, W> + Sync + Send,
+) -> Values<'o, V, W> {
     let parts = [part, second_part].map(|part| part.max(1));
     let counts = [
         places.len().div_ceil(parts[0]),
@@ -115,12 +117,12 @@ pub(crate) fn par_write_two<'o, V: Send, S, T: Send>(
         .zip(second.par_chunks_mut(parts[1]))
         .zip(others)
         .for_each_init(scratch, |scratch, ((place, second), other)| {
-            checked([place, second], |places| write(scratch, places, other));
+            checked_two((place, second), |places| write(scratch, places, other));
         });
     #[expect(unsafe_code, reason = "slices that are not filled with zeros first")]
     // SAFETY: the chunks cover every place, each has an item, and was returned with every value written.
     unsafe {
-        [places.assume_init_mut(), second.assume_init_mut()]
+        (places.assume_init_mut(), second.assume_init_mut())
     }
 }
 
@@ -134,7 +136,7 @@ pub(crate) fn write_in_order<V>(
     mut write: impl for<'a> FnMut(&'a mut [MaybeUninit<V>], usize) -> &'a mut [V],
 ) -> &mut [V] {
     for (number, place) in places.chunks_mut(part.max(1)).enumerate() {
-        checked([place], |[place]| [write(place, number)]);
+        checked(place, |place| write(place, number));
     }
     #[expect(unsafe_code, reason = "a slice that is not filled with zeros first")]
     // SAFETY: the chunks cover every place, and each was returned with every value written.
@@ -147,19 +149,31 @@ pub(crate) fn write_in_order<V>(
 ///
 /// # Panics
 /// If that is anything but its places, with every value written.
-fn checked<'a, V, const N: usize>(
-    places: [&'a mut [MaybeUninit<V>]; N],
-    write: impl FnOnce([&'a mut [MaybeUninit<V>]; N]) -> [&'a mut [V]; N],
-) -> [&'a mut [V]; N] {
-    let before = places
-        .each_ref()
-        .map(|place| (place.as_ptr().addr(), place.len()));
-    let parts = write(places);
-    let after = parts
-        .each_ref()
-        .map(|part| (part.as_ptr().addr(), part.len()));
+fn checked<'a, V>(
+    place: &'a mut [MaybeUninit<V>],
+    write: impl FnOnce(&'a mut [MaybeUninit<V>]) -> &'a mut [V],
+) -> &'a mut [V] {
+    let before = span(place);
+    let part = write(place);
+    assert!(before == span(part), "another slice than the part");
+    part
+}
+
+/// As [`checked`], for two.
+fn checked_two<'a, V, W>(
+    (place, second): Places<'a, V, W>,
+    write: impl FnOnce(Places<'a, V, W>) -> Values<'a, V, W>,
+) -> Values<'a, V, W> {
+    let before = (span(place), span(second));
+    let (part, second) = write((place, second));
+    let after = (span(part), span(second));
     assert!(before == after, "another slice than the part");
-    parts
+    (part, second)
+}
+
+/// Where a slice begins, and its length.
+fn span<V>(slice: &[V]) -> (usize, usize) {
+    (slice.as_ptr().addr(), slice.len())
 }
 
 /// Places that hold nothing yet, with a value written to each.
@@ -204,19 +218,22 @@ mod tests {
     #[test]
     fn parts_of_two_vectors_are_written_together() {
         let numbers = (0..3).into_par_iter();
-        let [first, second] = new_two([5, 8], |places| {
+        let (first, second) = new_two([5, 8], |places| {
             par_write_two(
                 places,
                 [2, 3],
                 numbers,
                 || (),
-                |(), [first, second], number| {
-                    [first, second].map(|place| filled(place, std::iter::repeat(number)))
+                |(), (first, second), number| {
+                    (
+                        filled(first, std::iter::repeat(number)),
+                        filled(second, std::iter::repeat(number as f32)),
+                    )
                 },
             )
         });
         assert_eq!(first, [0, 0, 1, 1, 2]);
-        assert_eq!(second, [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(second, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 2.0]);
         let in_order = new_values(5, |places| {
             write_in_order(places, 2, |place, number| {
                 filled(place, std::iter::repeat(number))
@@ -235,7 +252,12 @@ mod tests {
                 [2, 2],
                 numbers,
                 || (),
-                |(), places, _| places.map(|place| filled(place, std::iter::repeat(1.0))),
+                |(), (first, second), _| {
+                    (
+                        filled(first, std::iter::repeat(1.0)),
+                        filled(second, std::iter::repeat(1.0)),
+                    )
+                },
             )
         });
     }
@@ -244,8 +266,11 @@ mod tests {
     #[test]
     #[should_panic(expected = "another slice than the part")]
     fn vectors_that_are_exchanged_are_refused() {
-        new_two([4, 4], |[first, second]| {
-            [second, first].map(|place| filled(place, std::iter::repeat(1.0)))
+        new_two([4, 4], |(first, second)| {
+            (
+                filled(second, std::iter::repeat(1.0)),
+                filled(first, std::iter::repeat(1.0)),
+            )
         });
     }
 

@@ -52,18 +52,17 @@ pub(super) fn backward(
         let mut of_hidden = Box::new_uninit_slice(count * width);
         let mut inner = Box::new_uninit_slice(if of_second { count * width } else { 0 });
         let of_hidden = if of_second {
-            let (places, both): ([&mut [_]; 2], _) = ([&mut of_hidden, &mut inner], [part; 2]);
-            let [of_hidden, inner] = par_write_two(
-                places,
-                both,
+            let (of_hidden, inner) = par_write_two(
+                (&mut of_hidden[..], &mut inner[..]),
+                [part; 2],
                 hidden,
                 no_scratch,
-                |(), [out, inner], item| {
+                |(), (out, inner), item| {
                     let (number, hidden) = item;
                     let grad = layer2.inputs_of(blocks, number, out, grads);
                     let inner = inner.write_copy_of_slice(hidden);
                     gelu_and_gradient(grad, inner, curve);
-                    [grad, inner]
+                    (grad, inner)
                 },
             );
             sums2.add(parts.threads(), as_rows(inner), grads);
