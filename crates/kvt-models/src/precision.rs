@@ -4,8 +4,9 @@
 //! are [lowered](Precision::lower), and from there layers cast their weights to the type of the activations. A branch
 //! is f32 again where it joins the stream.
 
+use burn::nn::LayerNorm;
 use burn::tensor::{DType, Tensor};
-use kvt_ops::in_type;
+use kvt_ops::{in_type, rounded_layer_norm};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,5 +48,15 @@ impl Precision {
             Self::F32 => x,
             half => in_type(x, half.dtype()),
         }
+    }
+
+    /// [`layer_norm`](kvt_ops::layer_norm) of the stream, [lowered](Self::lower) as it is written.
+    pub fn lowered_norm<const D: usize>(
+        self,
+        norm: &LayerNorm,
+        x: Tensor<D>,
+        epsilon: f64,
+    ) -> Tensor<D> {
+        rounded_layer_norm(norm, x, epsilon, self.dtype())
     }
 }

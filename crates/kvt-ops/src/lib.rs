@@ -9,7 +9,7 @@
 //! | [`linear()`], [`linear_add()`], [`linear_with()`] | a linear layer, by itself, added to a residual, or given by its weight |
 //! | [`mlp()`] | two linear layers with a GELU between them, by itself or added to a residual |
 //! | [`Residual`] | a branch added to a residual stream, whole or scaled sample by sample |
-//! | [`layer_norm()`] | layer normalisation over the last dimension |
+//! | [`layer_norm()`], [`rounded_layer_norm()`] | layer normalisation over the last dimension, and with its output in another type |
 //! | [`gelu()`], [`quick_gelu()`] | GELU with the exact error function, or with a sigmoid |
 //! | [`batch_norm()`], [`batch_norm_train()`] | batch normalisation, with a residual and a ReLU where they follow |
 //! | [`max_pool2d()`] | max pooling of images |
@@ -83,7 +83,7 @@ pub use convert::in_type;
 pub use cpu::bf16::cpu_multiplies_bf16;
 pub use gelu::{Gelu, gelu, quick_gelu};
 pub use knn_softmax::knn_softmax;
-pub use layer_norm::layer_norm;
+pub use layer_norm::{layer_norm, rounded_layer_norm};
 pub use linear::{linear, linear_add, linear_with};
 pub use max_pool::max_pool2d;
 pub use mlp::mlp;

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{Context, Mechanism, Mixer, MultiHeadAttention, Place, Rotary, split_heads};
-use kvt_ops::{Phase, Residual, layer_norm, linear, linear_add};
+use kvt_ops::{Phase, Residual, linear, linear_add};
 
 use super::mlp::BlockMlp;
 use super::scale::{LayerScale, factors, scale, scaled};
@@ -52,6 +52,16 @@ impl Pass<'_> {
     /// Casts activations from a norm that enter a branch.
     pub(crate) fn lower<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.precision.lower(x)
+    }
+
+    /// The norm of the stream, cast as it enters a branch.
+    pub(crate) fn normed<const D: usize>(
+        &self,
+        norm: &LayerNorm,
+        x: Tensor<D>,
+        epsilon: f64,
+    ) -> Tensor<D> {
+        self.precision.lowered_norm(norm, x, epsilon)
     }
 }
 
@@ -226,12 +236,12 @@ impl<A: Module> Block<A> {
         A: SelfAttention<D>,
     {
         pass.watch.tokens(Point::Input, || x.clone());
-        let normed = layer_norm(&self.norm1, read, self.norm_epsilon);
+        let normed = pass.normed(&self.norm1, read, self.norm_epsilon);
         let attn = Pass {
             phase: pass.phase.named("attn"),
             ..pass
         };
-        let mixed = self.attn.mix(pass.lower(normed), attn);
+        let mixed = self.attn.mix(normed, attn);
         let of_attention = factors(&self.ls1, &self.gamma_1);
         let project = |mixed, residual| {
             let factors = of_attention.clone();
@@ -240,7 +250,7 @@ impl<A: Module> Block<A> {
         let (rate, point) = (self.drop_path, Point::Attention);
         let x = add_branch(x, mixed, point, rate, pass, project);
 
-        let normed = pass.lower(layer_norm(&self.norm2, x.clone(), self.norm_epsilon));
+        let normed = pass.normed(&self.norm2, x.clone(), self.norm_epsilon);
         let of_mlp = factors(&self.ls2, &self.gamma_2);
         let mlp = |normed, residual| self.mlp.forward(normed, residual, of_mlp.clone());
         add_branch(x, normed, Point::Mlp, rate, pass, mlp)

@@ -7,7 +7,7 @@ use burn::module::{Module, Param};
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{Dropout, attend_features, half_square};
-use kvt_ops::{Phase, Residual, layer_norm, linear, linear_with, widened};
+use kvt_ops::{Phase, Residual, linear, linear_with, widened};
 
 use super::NORM_EPSILON;
 use super::token::TokenSize;
@@ -57,7 +57,7 @@ impl TokenPerformer {
     /// `[batch, tokens, input]` to `[batch, tokens, dim]`.
     pub(super) fn forward(&self, x: Tensor<3>, pass: Pass<'_>) -> Tensor<3> {
         let Pass { phase, watch, .. } = pass;
-        let normed = pass.lower(layer_norm(&self.norm1, x, NORM_EPSILON));
+        let normed = pass.normed(&self.norm1, x, NORM_EPSILON);
         // In f32: features are exponentials, which exceed the range of f16, and bf16 is too inexact for their sums.
         let kqv = widened(linear(&self.kqv, normed));
         let dim = kqv.dims()[2] / 3;
@@ -71,7 +71,7 @@ impl TokenPerformer {
         };
         let x = add_branch(v, mixed, Point::Attention, 0.0, pass, attention);
 
-        let normed = pass.lower(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
+        let normed = pass.normed(&self.norm2, x.clone(), NORM_EPSILON);
         let mlp = |normed: Tensor<3>, residual| {
             let branch = |residual| self.sequential.forward(normed, residual, None);
             self.dropped(branch, residual, phase.named("mlp"))

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, Linear};
 use burn::tensor::Tensor;
 use kvt_attention::{AttentionConfig, Context, Mechanism, Mixer, Place};
-use kvt_ops::{layer_norm, linear, widened};
+use kvt_ops::{linear, widened};
 
 use super::NORM_EPSILON;
 use super::token::TokenSize;
@@ -56,7 +56,7 @@ impl TokenTransformer {
         let Pass { phase, watch, .. } = pass;
         let TokenAttention { mixer, place, .. } = &self.attn;
         let (input, dim) = (x.dims()[2], place.dim());
-        let normed = pass.lower(layer_norm(&self.norm1, x, NORM_EPSILON));
+        let normed = pass.normed(&self.norm1, x, NORM_EPSILON);
         let qkv = linear(&self.attn.qkv, normed);
         let part = |i: usize| qkv.clone().narrow(2, i * dim, dim);
         let stream = widened(part(2));
@@ -76,7 +76,7 @@ impl TokenTransformer {
         let proj = |mixed, residual| project(&self.attn.proj, mixed, residual);
         let x = add_branch(stream, mixed, Point::Attention, 0.0, pass, proj);
 
-        let normed = pass.lower(layer_norm(&self.norm2, x.clone(), NORM_EPSILON));
+        let normed = pass.normed(&self.norm2, x.clone(), NORM_EPSILON);
         let mlp = |normed, residual| self.mlp.forward(normed, residual, None);
         add_branch(x, normed, Point::Mlp, 0.0, pass, mlp)
     }

@@ -211,15 +211,15 @@ impl TntBlock {
     ///
     /// `[batch * patches, side * side, inner_dim]` to `[batch, patches, dim]`.
     fn projected(&self, pixels: Tensor<3>, batch: usize, pass: Pass<'_>) -> Tensor<3> {
-        let normed = |x| layer_norm(&self.norm1_proj, x, NORM_EPSILON);
         match &self.norm2_proj {
             Some(norm2) => {
-                let normed = pass.lower(normed(flattened(pixels, batch)));
+                let pixels = flattened(pixels, batch);
+                let normed = pass.normed(&self.norm1_proj, pixels, NORM_EPSILON);
                 layer_norm(norm2, linear(&self.proj, normed), NORM_EPSILON)
             }
             None => {
-                let normed = pass.lower(flattened(normed(pixels), batch));
-                widened(linear(&self.proj, normed))
+                let normed = pass.normed(&self.norm1_proj, pixels, NORM_EPSILON);
+                widened(linear(&self.proj, flattened(normed, batch)))
             }
         }
     }

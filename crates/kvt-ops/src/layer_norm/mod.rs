@@ -7,13 +7,14 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 #[cfg(feature = "cube")]
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{
-    Autodiff, AutodiffBackend, Backend, Dispatch, backend_extension, tensor::FloatTensor,
+    Autodiff, AutodiffBackend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor,
 };
 use burn::nn::LayerNorm;
-use burn::tensor::{DType, Shape, Tensor};
+use burn::tensor::{DType, FloatDType, Shape, Tensor};
 
 use crate::autodiff::{record, split};
-use crate::cast::widened;
+use crate::cast::{cast, widened};
+use crate::convert::{ConvertOps, in_type};
 
 mod cpu;
 #[cfg(feature = "cube")]
@@ -21,7 +22,7 @@ mod gpu;
 
 /// Layer normalisation on a backend, for non-empty tensors.
 #[backend_extension(Cube: cfg(feature = "cube"), Flex, Capture: cfg(feature = "export"), Autodiff, Fusion: cfg(feature = "cube"))]
-pub(crate) trait LayerNormOps: Backend {
+pub(crate) trait LayerNormOps: ConvertOps {
     /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the last dimension. Returns the output, and for each
     /// row the mean and `rstd = 1 / sqrt(variance + epsilon)` in f32, `[.., 1]` each.
     #[fusion(meta = |x, _gamma, _beta, _epsilon| (x.clone(), statistic(x), statistic(x)))]
@@ -47,6 +48,32 @@ pub(crate) trait LayerNormOps: Backend {
         let _ = (x, gamma, mean, rstd, grad);
         unreachable!("the gradient of a gradient")
     }
+
+    /// [`Self::fused_layer_norm`], whose output is rounded to a type.
+    #[fusion(default)]
+    fn rounded_layer_norm(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+        dtype: FloatDType,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let (out, mean, rstd) = Self::fused_layer_norm(x, gamma, beta, epsilon);
+        (cast::<Self>(out, dtype.into()), mean, rstd)
+    }
+
+    /// [`Self::fused_layer_norm_backward`] of a gradient in that type.
+    #[fusion(default)]
+    fn rounded_layer_norm_backward(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        rstd: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let grad = cast::<Self>(grad, x.dtype());
+        Self::fused_layer_norm_backward(x, gamma, mean, rstd, grad)
+    }
 }
 
 impl<B: LayerNormOps, C: CheckpointStrategy> LayerNormOps for Autodiff<B, C> {
@@ -56,11 +83,23 @@ impl<B: LayerNormOps, C: CheckpointStrategy> LayerNormOps for Autodiff<B, C> {
         beta: FloatTensor<Self>,
         epsilon: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let dtype = x.dtype().into();
+        Self::rounded_layer_norm(x, gamma, beta, epsilon, dtype)
+    }
+
+    fn rounded_layer_norm(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+        dtype: FloatDType,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let (nodes, [x, gamma, beta]) = split([x, gamma, beta]);
-        let (out, mean, rstd) = B::fused_layer_norm(x.clone(), gamma.clone(), beta, epsilon);
+        let given = (x.clone(), gamma.clone());
+        let (out, mean, rstd) = B::rounded_layer_norm(given.0, given.1, beta, epsilon, dtype);
         let state = [x, gamma, mean.clone(), rstd.clone()];
         let out = record::<B, C, _, _>(nodes, out, state, |[x, gamma, mean, rstd], grad| {
-            B::fused_layer_norm_backward(x, gamma, mean, rstd, grad).into()
+            B::rounded_layer_norm_backward(x, gamma, mean, rstd, grad).into()
         });
         (out, Self::from_inner(mean), Self::from_inner(rstd))
     }
@@ -81,7 +120,7 @@ fn one_per_row(shape: &Shape) -> Shape {
 }
 
 /// Layer normalisation over the last dimension, on any device. Half types are summed in f32. The output has the type of the
-/// layer's weights: a layer in f32 returns f32 for an input of a half type.
+/// layer's weights: a layer in f32 returns f32 for an input of a half type. [`rounded_layer_norm`] returns another type.
 ///
 /// `epsilon` is the value that the layer was created with, which is private in Burn. A layer without beta, or in f64,
 /// uses Burn's operation.
@@ -92,12 +131,25 @@ fn one_per_row(shape: &Shape) -> Shape {
 /// # Panics
 /// As Burn's layer, if the width of the input does not match.
 pub fn layer_norm<const D: usize>(layer: &LayerNorm, x: Tensor<D>, epsilon: f64) -> Tensor<D> {
+    rounded_layer_norm(layer, x, epsilon, layer.gamma.val().dtype())
+}
+
+/// [`layer_norm`], rounded to a float type. The gradient comes in that type, and is rounded to it.
+///
+/// # Panics
+/// As [`layer_norm`], and if the type is not a float.
+pub fn rounded_layer_norm<const D: usize>(
+    layer: &LayerNorm,
+    x: Tensor<D>,
+    epsilon: f64,
+    dtype: DType,
+) -> Tensor<D> {
     let x = match layer.gamma.val().dtype() {
         DType::F32 => widened(x),
         _ => x,
     };
     let Some(beta) = &layer.beta else {
-        return layer.forward(x);
+        return in_type(layer.forward(x), dtype);
     };
     let (gamma, beta) = (layer.gamma.val(), beta.val());
     let ours = matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16)
@@ -105,8 +157,10 @@ pub fn layer_norm<const D: usize>(layer: &LayerNorm, x: Tensor<D>, epsilon: f64)
         && x.shape().num_elements() > 0;
     if !ours {
         // Burn reports a shape mismatch.
-        return layer.forward(x);
+        return in_type(layer.forward(x), dtype);
     }
-    let (gamma, beta) = (gamma.into_dispatch(), beta.into_dispatch());
-    Tensor::from_dispatch(Dispatch::fused_layer_norm(x.into_dispatch(), gamma, beta, epsilon).0)
+    let [gamma, beta] = [gamma, beta].map(Tensor::into_dispatch);
+    let dtype = dtype.into();
+    let (out, ..) = Dispatch::rounded_layer_norm(x.into_dispatch(), gamma, beta, epsilon, dtype);
+    Tensor::from_dispatch(out)
 }

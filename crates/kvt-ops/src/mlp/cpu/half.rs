@@ -255,28 +255,29 @@ fn backward_of<A: Number + Element>(
     let parts = [height * inputs, height * width];
     // What is kept becomes its GELU.
     let values = hidden.storage_mut::<bf16>().par_chunks_mut(parts[1]);
-    let (of_x, of_hidden): (Vec<bf16>, Vec<bf16>) = new_two([rows * inputs, rows * width], |places| {
-        par_write_two(
-            places,
-            parts,
-            values.enumerate(),
-            Scratch::default,
-            |scratch, (of_x, of_hidden), (number, inner)| {
-                let (start, count) = (number * height, inner.len() / width);
-                let grads = grads.rows(start..start + count);
-                let nothing = Added::nothing();
-                let of_hidden =
-                    rows_of_product(kernel, grads, &turned2, nothing, of_hidden, scratch);
-                gelu_and_gradient_bf16(of_hidden, inner, curve);
-                let grads = Matrix::new(of_hidden, [count, width], width);
-                let nothing = Added::nothing();
-                (
-                    rows_of_product(kernel, grads, &turned1, nothing, of_x, scratch),
-                    of_hidden,
-                )
-            },
-        )
-    });
+    let (of_x, of_hidden): (Vec<bf16>, Vec<bf16>) =
+        new_two([rows * inputs, rows * width], |places| {
+            par_write_two(
+                places,
+                parts,
+                values.enumerate(),
+                Scratch::default,
+                |scratch, (of_x, of_hidden), (number, inner)| {
+                    let (start, count) = (number * height, inner.len() / width);
+                    let grads = grads.rows(start..start + count);
+                    let nothing = Added::nothing();
+                    let of_hidden =
+                        rows_of_product(kernel, grads, &turned2, nothing, of_hidden, scratch);
+                    gelu_and_gradient_bf16(of_hidden, inner, curve);
+                    let grads = Matrix::new(of_hidden, [count, width], width);
+                    let nothing = Added::nothing();
+                    (
+                        rows_of_product(kernel, grads, &turned1, nothing, of_x, scratch),
+                        of_hidden,
+                    )
+                },
+            )
+        });
     let of_hidden = Matrix::new(&of_hidden, [rows, width], width);
     let [weight1, bias1] = match &x {
         Some(x) => of_layer(
