@@ -3,7 +3,10 @@
 use burn::module::Param;
 use burn::nn::{LayerNorm, LayerNormConfig, LinearConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use kvt_ops::{Residual, gelu, layer_norm, linear, linear_add, linear_with, square_sum};
+use kvt_ops::{
+    Residual, gelu, in_type, layer_norm, linear, linear_add, linear_with, rounded_layer_norm,
+    square_sum, widened,
+};
 use rayon::ThreadPoolBuilder;
 
 use kvt_testing::devices::{assert_close, devices, devices_of, tensor, values};
@@ -108,6 +111,37 @@ fn a_layer_norm_of_half_types_matches_f32() {
             {
                 assert_close(&format!("{name} {dtype:?} {what}"), a, e, tolerance);
             }
+        }
+    }
+}
+
+/// The norm, and the gradients, are those of a cast behind it, bit by bit, with more rows than are normalised together.
+#[test]
+fn a_layer_norm_is_rounded_as_it_is_written() {
+    for (name, device) in devices() {
+        for dtype in [DType::F16, DType::BF16] {
+            if name == "wgpu" && dtype == DType::BF16 {
+                kvt_testing::skipped("the GPU adapter has no BF16");
+                continue;
+            }
+            let device = device.clone().autodiff();
+            let layer = LayerNormConfig::new(19).with_epsilon(1e-6).init(&device);
+            let x = input([5, 70, 19], 1, &device).require_grad();
+            let run = |out: Tensor<3>| {
+                assert_eq!(out.dtype(), dtype);
+                let out = widened(out);
+                let grads = (out.clone() * input([5, 70, 19], 2, &device))
+                    .sum()
+                    .backward();
+                let [gamma, beta] = [layer.gamma.val(), layer.beta.clone().unwrap().val()];
+                let parameters = [gamma, beta].map(|p| values(p.grad(&grads).unwrap()));
+                (values(out), values(x.grad(&grads).unwrap()), parameters)
+            };
+            let exact = layer_norm(&layer, x.clone(), 1e-6);
+            let theirs = layer.forward(x.clone());
+            assert_close(name, &values(exact.clone()), &values(theirs), 1e-4);
+            let rounded = rounded_layer_norm(&layer, x.clone(), 1e-6, dtype);
+            assert_eq!(run(rounded), run(in_type(exact, dtype)), "{name} {dtype:?}");
         }
     }
 }

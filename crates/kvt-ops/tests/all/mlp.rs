@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::activation::{gelu as burn_gelu, sigmoid};
 use burn::tensor::{DType, Device, Tensor};
-use kvt_ops::{Gelu, Residual, gelu, in_type, linear, linear_add, mlp};
+use kvt_ops::{Gelu, Residual, gelu, in_type, linear, linear_add, mlp, quick_gelu, widened};
 use kvt_testing::devices::{assert_close, devices_of, tensor, values};
 use kvt_testing::naive::draw;
 use rayon::ThreadPoolBuilder;
@@ -123,6 +123,59 @@ fn an_mlp_in_bf16_is_its_steps_bit_by_bit() {
         let out = exact([&first, &second], x, residual);
         assert_eq!(out.dtype(), DType::F32);
         assert_eq!(values(out), values(steps), "{rows} rows");
+    }
+}
+
+/// In training, too, whichever layers are trained; an output that is not added to a residual is in bf16.
+#[test]
+fn gradients_in_bf16_are_those_of_the_steps_bit_by_bit() {
+    let device = Device::flex().autodiff();
+    let cases = [
+        (1, Gelu::Exact, End::Added),
+        (37, Gelu::Quick, End::Alone),
+        (700, Gelu::Exact, End::Alone),
+        (700, Gelu::Quick, End::Added),
+    ];
+    for (rows, curve, end) in cases {
+        for frozen in [[false; 2], [true, false], [false, true]] {
+            let [first, second] = layers(&device);
+            let freeze = |layer: Linear, frozen| if frozen { layer.no_grad() } else { layer };
+            let (first, second) = (freeze(first, frozen[0]), freeze(second, frozen[1]));
+            let [x, residual] = given(rows, &device);
+            let x = in_type(x, DType::BF16).detach().require_grad();
+            let residual = residual.require_grad();
+            let run = |out: Tensor<3>| {
+                let out = widened(out);
+                let grads = (out.clone() * numbers(3, out.dims(), &device))
+                    .sum()
+                    .backward();
+                let mut all = vec![Some(values(out.clone()))];
+                let of_x = x.grad(&grads).unwrap();
+                all.push(Some(values(in_type(of_x, DType::F32))));
+                all.push(residual.grad(&grads).map(values));
+                for layer in [&first, &second] {
+                    let bias = layer.bias.as_ref().unwrap().val();
+                    all.push(layer.weight.val().grad(&grads).map(values));
+                    all.push(bias.grad(&grads).map(values));
+                }
+                all
+            };
+            let hidden = linear(&first, x.clone());
+            let inner = match curve {
+                Gelu::Exact => gelu(hidden),
+                Gelu::Quick => quick_gelu(hidden),
+            };
+            let (steps, given) = match end {
+                End::Alone => (linear(&second, inner), None),
+                _ => {
+                    let steps = linear_add(&second, inner, residual.clone());
+                    (steps, Some(residual.clone().into()))
+                }
+            };
+            let ours = mlp([&first, &second], curve, x.clone(), given);
+            assert_eq!(ours.dtype(), steps.dtype());
+            assert_eq!(run(ours), run(steps), "{rows} {curve:?} {frozen:?}");
+        }
     }
 }
 

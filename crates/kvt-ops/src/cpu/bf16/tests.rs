@@ -133,7 +133,7 @@ fn sums_over_many_rows_match_the_definition() {
 /// Rows some distance apart, replaced or added to. With an odd number of terms the left rows may have one number more, which does not count.
 #[test]
 fn products_are_written_to_rows_or_added_to_them() {
-    for (rows, inner, columns) in [(1, 1, 1), (13, 7, 5), (9, 6, 4), (40, 33, 70)] {
+    for (rows, inner, columns) in [(1, 1, 1), (13, 7, 5), (9, 6, 4), (40, 33, 70), (30, 9, 64)] {
         let width = inner + 1;
         let (a, b) = (
             halves(&values(rows * width, 1)),
@@ -210,6 +210,25 @@ fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
             let sums = pairs.map(|(x, r)| bf16::from_f32(x.to_f32() + r.to_f32()));
             assert_eq!(out, sums.collect::<Vec<_>>(), "a residual in bf16");
         }
+    }
+}
+
+/// 33 blocks of 96 rows would be 17 for one of two threads, 1,632 rows; 44 of 72 are 22 for each, 1,584.
+#[test]
+fn threads_get_equally_many_rows() {
+    let cases = [
+        (2, 3152, 72),
+        (1, 3152, 96),
+        (2, 12, 12),
+        (2, 197, 36),
+        (2, 0, 96),
+    ];
+    for (threads, rows, expected) in cases {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let height = pool
+            .unwrap()
+            .install(|| block_height(Some(Kernel::scalar()), rows));
+        assert_eq!(height, expected, "{rows} rows, {threads} threads");
     }
 }
 

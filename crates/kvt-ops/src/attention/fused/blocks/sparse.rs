@@ -10,8 +10,8 @@ use super::backward::{HeadBlock, Target};
 use super::{Operand, Problem, bits};
 use crate::cpu::buffer::grown;
 use crate::cpu::gemm::Matrix;
-use crate::cpu::simd::dot;
-use crate::cpu::softmax_row::{exp_all, extremes, scale, survivors};
+use crate::cpu::simd::sums_of;
+use crate::cpu::softmax_row::{exp_all, scale, survivors};
 use crate::cpu::wide::wide;
 use pairs::Pairs;
 
@@ -43,13 +43,25 @@ pub(in crate::attention) struct Kept {
     pairs: Pairs,
     /// The keys of a row.
     keys: Vec<u32>,
-    /// The weights of pairs, and their gradients.
+    /// The weights of the keys of a row or of all pairs, and the gradients of those.
     weights: Vec<f32>,
     d_weights: Vec<f32>,
-    /// The rows that keep a key, and the gradient of the score and the weight of each.
-    of_key: Vec<(u32, [f32; 2])>,
+    sums: Vec<Sums>,
     /// Queries, and gradients of outputs and of queries, row after row.
     rows: [Vec<f32>; 3],
+}
+
+/// Sums over the pairs of a row.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// The largest score of the forward pass.
+    max: f32,
+    /// Of the weights, and of their products with their gradients.
+    weights: f64,
+    products: f64,
+    /// One by the sum of the weights, and the mean of the gradients.
+    inverse: f32,
+    mean: f32,
 }
 
 wide! {
@@ -99,55 +111,55 @@ wide! {
     ) {
         let ([q, k, v], [head, start]) = (block.inputs, [block.head, block.start]);
         let ([all, dim], value_dim, layout) = (k.shape(), v.shape()[1], problem.rows());
-        let Kept { pairs, weights, d_weights, of_key, rows: [queries, d_outs, d_queries], .. } = kept;
-        pairs.clear();
-        for (_, set) in layout.records(block.saved, head) {
-            pairs.add_row(bits::count(set));
-        }
-        let height = pairs.rows();
-        let (weights, d_weights) = (grown(weights, pairs.len()), grown(d_weights, pairs.len()));
+        let Kept { pairs, weights, d_weights, sums, rows: [queries, d_outs, d_queries], .. } = kept;
+        let height = q.shape()[0];
+        pairs.fill(height, bits::words(all), layout.sets(block.saved, head));
+        let count = pairs.rows().len();
+        let (weights, d_weights) = (grown(weights, count), grown(d_weights, count));
         let queries = gathered(queries, q);
         let d_outs = gathered(d_outs, block.d_out);
-        let (words, sets) = (bits::words(all), layout.sets(block.saved, head));
-        pairs.for_each_key(words, sets, |key, kept| {
-            let (k, v) = (line(k, key), line(v, key));
-            dots(simd, k, queries, kept, |pair, dot| weights[pair] = problem.scale * dot);
-            dots(simd, v, d_outs, kept, |pair, dot| d_weights[pair] = dot);
-        });
-        for (row, (state, _)) in layout.records(block.saved, head).enumerate() {
-            let range = pairs.of_row(row);
-            let (weights, d_weights) = (&mut weights[range.clone()], &mut d_weights[range]);
-            // These scores are rounded otherwise than those of the forward pass. With their own largest score and sum the weights
-            // add up to 1, and an error common to all of them cancels, as in a softmax. NaN stays NaN.
-            let (_, largest) = extremes(simd, weights);
-            let sum = exp_all(simd, weights, largest);
-            let undefined = state.scale.is_nan();
-            scale(weights, if undefined { f32::NAN } else { 1.0 / sum });
-            // The gradients of the scores, times the scale.
-            let mean = dot(simd, d_weights, weights);
-            for (d_weight, weight) in d_weights.iter_mut().zip(&*weights) {
-                *d_weight = weight * (*d_weight - mean) * problem.scale;
-            }
+        let sums = grown(sums, height);
+        for (sums, (state, _)) in sums.iter_mut().zip(layout.records(block.saved, head)) {
+            *sums = Sums { max: state.max, ..Sums::default() };
+        }
+        for (key, range) in pairs.keys() {
+            let rows = &pairs.rows()[range.clone()];
+            dots(simd, line(k, key), queries, rows, &mut weights[range.clone()]);
+            dots(simd, line(v, key), d_outs, rows, &mut d_weights[range]);
+        }
+        for (weight, &row) in weights.iter_mut().zip(pairs.rows()) {
+            *weight = problem.scale * *weight - sums[row as usize].max;
+        }
+        exp_all(simd, weights, 0.0);
+        for ((weight, d_weight), &row) in weights.iter().zip(&*d_weights).zip(pairs.rows()) {
+            let sums = &mut sums[row as usize];
+            sums.weights += f64::from(*weight);
+            sums.products += f64::from(*weight * d_weight);
+        }
+        // These scores are rounded otherwise than those of the forward pass. With their own sum the weights add up to 1, and an error
+        // common to all of them cancels, as in a softmax. NaN stays NaN.
+        for (sums, (state, _)) in sums.iter_mut().zip(layout.records(block.saved, head)) {
+            let inverse = if state.scale.is_nan() { f64::NAN } else { 1.0 / sums.weights };
+            (sums.inverse, sums.mean) = (inverse as f32, (inverse * sums.products) as f32);
+        }
+        // The weights, and the gradients of the scores, times the scale.
+        for ((weight, d_weight), &row) in weights.iter_mut().zip(&mut *d_weights).zip(pairs.rows()) {
+            let sums = &sums[row as usize];
+            *weight *= sums.inverse;
+            *d_weight = *weight * (*d_weight - sums.mean) * problem.scale;
         }
         let d_queries = grown(d_queries, height * dim);
         d_queries.fill(0.0);
         let [(_, dq_stride), (dk, dk_stride), (dv, dv_stride)] = target.places(head);
-        let of_key = grown(of_key, height);
         let out = &mut *target.out;
-        pairs.for_each_key(words, sets, |key, kept| {
-            let k = line(k, key);
-            for (&[row, pair], to) in kept.iter().zip(&mut *of_key) {
-                let pair = pair as usize;
-                *to = (row, [d_weights[pair], weights[pair]]);
-                add_to(simd, &mut d_queries[row as usize * dim..][..dim], k, to.1[0]);
-            }
-            let of_key = &of_key[..kept.len()];
-            let (dk, dv) = (dk + key * dk_stride, dv + key * dv_stride);
-            let of_dk = of_key.iter().map(|(row, [x, _])| (row, x));
-            add_rows(simd, &mut out[dk..][..dim], (queries, dim), &of_dk);
-            let of_dv = of_key.iter().map(|(row, [_, x])| (row, x));
-            add_rows(simd, &mut out[dv..][..value_dim], (d_outs, value_dim), &of_dv);
-        });
+        for (key, range) in pairs.keys() {
+            let rows = &pairs.rows()[range.clone()];
+            let (of_scores, weights) = (&d_weights[range.clone()], &weights[range]);
+            let dk = &mut out[dk + key * dk_stride..][..dim];
+            add_both(simd, dk, line(k, key), (queries, &mut *d_queries), rows, of_scores);
+            let (dv, of_rows) = (&mut out[dv + key * dv_stride..][..value_dim], rows.iter().zip(weights));
+            add_rows(simd, dv, (d_outs, value_dim), &of_rows);
+        }
         let places = target.queries(head, start).chunks_mut(dq_stride);
         for (place, d_query) in places.zip(d_queries.chunks_exact(dim)) {
             place[..dim].copy_from_slice(d_query);
@@ -178,48 +190,102 @@ fn registers<'a, S: Simd>(rows: &'a [f32], row: u32, like: &[f32]) -> &'a [S::f3
     S::as_simd_f32s(&rows[row as usize * like.len()..][..like.len()]).0
 }
 
-/// Calls `put` with the pair of each of some rows and the row's dot product with `line`, in whole registers. Four rows at a time read the
-/// line once.
+/// The dot products of `line` with some of the rows, in whole registers.
 #[inline(always)]
-fn dots<S: Simd>(
-    simd: S,
-    line: &[f32],
-    rows: &[f32],
-    pairs: &[[u32; 2]],
-    mut put: impl FnMut(usize, f32),
-) {
-    let values = S::as_simd_f32s(line).0;
-    let zero = simd.splat_f32s(0.0);
-    let (fours, rest) = pairs.as_chunks::<4>();
-    for four in fours {
-        let [a, b, c, d] = four.map(|[row, _]| registers::<S>(rows, row, line));
-        let mut sums = [zero; 4];
-        for ((((x, a), b), c), d) in values.iter().zip(a).zip(b).zip(c).zip(d) {
-            for (sum, y) in sums.iter_mut().zip([a, b, c, d]) {
-                *sum = simd.mul_add_f32s(*x, *y, *sum);
-            }
-        }
-        for ([_, pair], sum) in four.iter().zip(sums) {
-            put(*pair as usize, simd.reduce_sum_f32s(sum));
-        }
+fn dots<S: Simd>(simd: S, line: &[f32], rows: &[f32], numbers: &[u32], out: &mut [f32]) {
+    let (fours, rest) = numbers.as_chunks::<4>();
+    let (outs, out_rest) = out.as_chunks_mut::<4>();
+    for (four, out) in fours.iter().zip(outs) {
+        *out = four_dots(simd, line, rows, *four);
     }
-    for &[row, pair] in rest {
-        let mut sum = zero;
-        for (x, y) in values.iter().zip(registers::<S>(rows, row, line)) {
-            sum = simd.mul_add_f32s(*x, *y, sum);
-        }
-        put(pair as usize, simd.reduce_sum_f32s(sum));
+    // Where fewer are left, the last one is repeated.
+    if let Some(&last) = rest.last() {
+        let mut four = [last; 4];
+        four[..rest.len()].copy_from_slice(rest);
+        out_rest.copy_from_slice(&four_dots(simd, line, rows, four)[..rest.len()]);
     }
 }
 
-/// `out += factor * row` in whole registers.
+/// Those of four rows, which read the line once.
 #[inline(always)]
-fn add_to<S: Simd>(simd: S, out: &mut [f32], row: &[f32], factor: f32) {
-    let ((out, _), (row, _)) = (S::as_mut_simd_f32s(out), S::as_simd_f32s(row));
-    let factor = simd.splat_f32s(factor);
-    for (out, x) in out.iter_mut().zip(row) {
-        *out = simd.mul_add_f32s(factor, *x, *out);
+fn four_dots<S: Simd>(simd: S, line: &[f32], rows: &[f32], numbers: [u32; 4]) -> [f32; 4] {
+    let [a, b, c, d] = numbers.map(|row| registers::<S>(rows, row, line).as_chunks::<4>());
+    let (parts, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
+    let mut sums = [simd.splat_f32s(0.0); 4];
+    for ((((x, a), b), c), d) in parts.iter().zip(a.0).zip(b.0).zip(c.0).zip(d.0) {
+        add_products(simd, &mut sums, x, [a, b, c, d]);
     }
+    for ((((x, a), b), c), d) in rest.iter().zip(a.1).zip(b.1).zip(c.1).zip(d.1) {
+        let [x, a, b, c, d] = [x, a, b, c, d].map(std::array::from_ref);
+        add_products(simd, &mut sums, x, [a, b, c, d]);
+    }
+    sums_of(simd, sums)
+}
+
+/// Adds products with some registers of four rows to a sum for each.
+#[inline(always)]
+fn add_products<S: Simd, const N: usize>(
+    simd: S,
+    sums: &mut [S::f32s; 4],
+    x: &[S::f32s; N],
+    rows: [&[S::f32s; N]; 4],
+) {
+    for (sum, row) in sums.iter_mut().zip(rows) {
+        for (x, y) in x.iter().zip(row) {
+            *sum = simd.mul_add_f32s(*x, *y, *sum);
+        }
+    }
+}
+
+/// For some of the rows, `out += weight * row` and `other += weight * line`, where the others are as many rows; in whole registers.
+#[inline(always)]
+fn add_both<S: Simd>(
+    simd: S,
+    out: &mut [f32],
+    line: &[f32],
+    (rows, others): (&[f32], &mut [f32]),
+    numbers: &[u32],
+    weights: &[f32],
+) {
+    let width = line.len();
+    let ((out, _), (line, _)) = (S::as_mut_simd_f32s(out), S::as_simd_f32s(line));
+    let mut first = 0;
+    while first < out.len() {
+        let (out, line) = (&mut out[first..], &line[first..]);
+        let place = first * S::F32_LANES;
+        let rows = (&rows[place..], &mut others[place..], width);
+        first += if out.len() >= 4 {
+            add_both_columns::<S, 4>(simd, out, line, rows, numbers, weights)
+        } else {
+            add_both_columns::<S, 1>(simd, out, line, rows, numbers, weights)
+        };
+    }
+}
+
+/// The first `N` registers of [`add_both`], of rows that start `width` apart; returns `N`.
+#[inline(always)]
+fn add_both_columns<S: Simd, const N: usize>(
+    simd: S,
+    out: &mut [S::f32s],
+    line: &[S::f32s],
+    (rows, others, width): (&[f32], &mut [f32], usize),
+    numbers: &[u32],
+    weights: &[f32],
+) -> usize {
+    let mut sums: [S::f32s; N] = std::array::from_fn(|index| out[index]);
+    let line: [S::f32s; N] = std::array::from_fn(|index| line[index]);
+    for (&row, &weight) in numbers.iter().zip(weights) {
+        let places = row as usize * width..row as usize * width + N * S::F32_LANES;
+        let (row, _) = S::as_simd_f32s(&rows[places.clone()]);
+        let (other, _) = S::as_mut_simd_f32s(&mut others[places]);
+        let weight = simd.splat_f32s(weight);
+        for (((sum, row), other), line) in sums.iter_mut().zip(row).zip(other).zip(line) {
+            *sum = simd.mul_add_f32s(weight, *row, *sum);
+            *other = simd.mul_add_f32s(weight, line, *other);
+        }
+    }
+    out[..N].copy_from_slice(&sums);
+    N
 }
 
 /// `out += sum(weight * row)` over those of some rows, which start `stride` apart, that are named, in whole registers.
