@@ -67,8 +67,8 @@ impl LayerNormOps for Flex {
         grad: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         match grad.dtype() {
-            DType::BF16 => backward::<bf16>(x, gamma, [mean, rstd], grad),
-            _ => backward::<f32>(x, gamma, [mean, rstd], to_f32::<Self>(grad)),
+            DType::BF16 => backward::<bf16>(x, gamma, &[mean, rstd], grad),
+            _ => backward::<f32>(x, gamma, &[mean, rstd], to_f32::<Self>(grad)),
         }
     }
 }
@@ -116,7 +116,7 @@ fn forward<T: Number + Element>(
 fn backward<A: Number + Element>(
     x: FloatTensor<Flex>,
     gamma: FloatTensor<Flex>,
-    statistics: [FloatTensor<Flex>; 2],
+    statistics: &[FloatTensor<Flex>; 2],
     grad: FloatTensor<Flex>,
 ) -> (FloatTensor<Flex>, FloatTensor<Flex>, FloatTensor<Flex>) {
     let dtype = x.dtype();

@@ -149,7 +149,7 @@ fn gradients_in_bf16_are_those_of_the_steps_bit_by_bit() {
                 let grads = (out.clone() * numbers(3, out.dims(), &device))
                     .sum()
                     .backward();
-                let mut all = vec![Some(values(out.clone()))];
+                let mut all = vec![Some(values(out))];
                 let of_x = x.grad(&grads).unwrap();
                 all.push(Some(values(in_type(of_x, DType::F32))));
                 all.push(residual.grad(&grads).map(values));
