@@ -51,9 +51,9 @@ pub(crate) fn sum<S: Simd>(simd: S, row: &[f32]) -> f32 {
 #[inline(always)]
 pub(crate) fn sums_of<S: Simd>(simd: S, registers: [S::f32s; 4]) -> [f32; 4] {
     #[cfg(target_arch = "x86_64")]
-    if const { size_of::<S::f32s>() == 64 } {
+    if std::any::TypeId::of::<S>() == std::any::TypeId::of::<pulp::x86::V4>() {
         #[expect(unsafe_code, reason = "instructions that not every CPU has")]
-        // SAFETY: a token of registers of 64 bytes is proof of AVX-512.
+        // SAFETY: the token is proof of AVX-512.
         return unsafe { sums_with_avx512(bytemuck::cast(registers)) };
     }
     registers.map(|register| simd.reduce_sum_f32s(register))
