@@ -1,12 +1,12 @@
 //! Mixed precision: the type in which a model multiplies.
 //!
-//! Weights, the residual stream, norms, the head and the loss are f32. Activations that enter a branch of products
-//! are [lowered](Precision::lower), and from there layers cast their weights to the type of the activations. A branch
+//! Weights, the residual stream, the arithmetic of norms, the head and the loss are f32. Activations that enter a branch of products
+//! are [lowered](Precision::lower), a norm as it is [written](Precision::lowered_norm), and from there layers cast their weights to the type of the activations. A branch
 //! is f32 again where it joins the stream.
 
 use burn::nn::LayerNorm;
 use burn::tensor::{DType, Tensor};
-use kvt_ops::{in_type, rounded_layer_norm};
+use kvt_ops::{in_type, layer_norm, rounded_layer_norm};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,9 @@ impl Precision {
         x: Tensor<D>,
         epsilon: f64,
     ) -> Tensor<D> {
-        rounded_layer_norm(norm, x, epsilon, self.dtype())
+        match self {
+            Self::F32 => layer_norm(norm, x, epsilon),
+            half => rounded_layer_norm(norm, x, epsilon, half.dtype()),
+        }
     }
 }

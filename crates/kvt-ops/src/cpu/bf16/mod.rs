@@ -70,17 +70,19 @@ impl Right {
 #[derive(Default)]
 pub(crate) struct Scratch(Left);
 
-/// Rows that a thread computes at a time: whole tiles, so many that no thread has much more to do than another. It does not change any sum.
+/// Rows that a thread computes at a time: whole tiles, so many that the thread with the most blocks is done first. It does not change any
+/// sum.
 pub(crate) fn block_height(kernel: Option<Kernel>, rows: usize) -> usize {
+    /// What a block costs beside its rows, which read the right matrix anew, in rows.
+    const EACH: usize = 2;
     let (threads, height) = (
         rayon::current_num_threads(),
         kernel.map_or(1, Kernel::height),
     );
-    // The rows of the thread that has the most blocks.
-    let most = |block: &usize| rows.div_ceil(*block).div_ceil(threads) * block;
+    let cost = |block: &usize| rows.div_ceil(*block).div_ceil(threads) * (block + EACH);
     let heights = (1..=ROWS / height).map(|tiles| tiles * height);
     // Of equals, the last one.
-    heights.rev().min_by_key(most).unwrap_or(height)
+    heights.rev().min_by_key(cost).unwrap_or(height)
 }
 
 /// Writes some rows of a product plus the added terms, on this thread.

@@ -213,7 +213,8 @@ fn a_bias_is_added_before_rounding_and_a_residual_behind_it() {
     }
 }
 
-/// 33 blocks of 96 rows would be 17 for one of two threads, 1,632 rows; 44 of 72 are 22 for each, 1,584.
+/// 33 blocks of 96 rows would be 17 for one of two threads, 1,632 rows; 44 of 72 are 22 for each, 1,584. As many rows in blocks of 12 would
+/// read the right matrix 132 times.
 #[test]
 fn threads_get_equally_many_rows() {
     let cases = [
@@ -221,6 +222,8 @@ fn threads_get_equally_many_rows() {
         (1, 3152, 96),
         (2, 12, 12),
         (2, 197, 36),
+        (1, 197, 72),
+        (2, 394, 72),
         (2, 0, 96),
     ];
     for (threads, rows, expected) in cases {

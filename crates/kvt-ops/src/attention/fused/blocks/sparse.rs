@@ -54,7 +54,7 @@ pub(in crate::attention) struct Kept {
 /// Sums over the pairs of a row.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// The largest score of the forward pass.
+    /// The largest score.
     max: f32,
     /// Of the weights, and of their products with their gradients.
     weights: f64,
@@ -119,25 +119,29 @@ wide! {
         let queries = gathered(queries, q);
         let d_outs = gathered(d_outs, block.d_out);
         let sums = grown(sums, height);
-        for (sums, (state, _)) in sums.iter_mut().zip(layout.records(block.saved, head)) {
-            *sums = Sums { max: state.max, ..Sums::default() };
-        }
+        sums.fill(Sums { max: f32::NEG_INFINITY, ..Sums::default() });
         for (key, range) in pairs.keys() {
             let rows = &pairs.rows()[range.clone()];
             dots(simd, line(k, key), queries, rows, &mut weights[range.clone()]);
             dots(simd, line(v, key), d_outs, rows, &mut d_weights[range]);
         }
+        // These scores are rounded otherwise than those of the forward pass. With their own largest score and sum the weights add up to 1,
+        // and an error common to all of them cancels, as in a softmax.
         for (weight, &row) in weights.iter_mut().zip(pairs.rows()) {
-            *weight = problem.scale * *weight - sums[row as usize].max;
+            *weight *= problem.scale;
+            let max = &mut sums[row as usize].max;
+            *max = max.max(*weight);
+        }
+        for (weight, &row) in weights.iter_mut().zip(pairs.rows()) {
+            *weight -= sums[row as usize].max;
         }
         exp_all(simd, weights, 0.0);
         for ((weight, d_weight), &row) in weights.iter().zip(&*d_weights).zip(pairs.rows()) {
             let sums = &mut sums[row as usize];
             sums.weights += f64::from(*weight);
-            sums.products += f64::from(*weight * d_weight);
+            sums.products += f64::from(*weight) * f64::from(*d_weight);
         }
-        // These scores are rounded otherwise than those of the forward pass. With their own sum the weights add up to 1, and an error
-        // common to all of them cancels, as in a softmax. NaN stays NaN.
+        // NaN stays NaN.
         for (sums, (state, _)) in sums.iter_mut().zip(layout.records(block.saved, head)) {
             let inverse = if state.scale.is_nan() { f64::NAN } else { 1.0 / sums.weights };
             (sums.inverse, sums.mean) = (inverse as f32, (inverse * sums.products) as f32);
