@@ -59,7 +59,7 @@ pub(crate) fn sums_of<S: Simd>(simd: S, registers: [S::f32s; 4]) -> [f32; 4] {
     registers.map(|register| simd.reduce_sum_f32s(register))
 }
 
-/// [`sums_of`] with 13 instructions in place of 32: each step halves the numbers of all four.
+/// [`sums_of`] with fewer instructions than four sums: each step halves the numbers of all four.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f")]

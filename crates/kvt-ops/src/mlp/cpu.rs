@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use burn::backend::{Flex, TensorMetadata, tensor::FloatTensor};
-use burn::tensor::{DType, Shape};
+use burn::tensor::{DType, Shape, bf16};
 use rayon::prelude::*;
 
 use super::{Gradients, MlpOps, composed, composed_backward};
@@ -97,7 +97,13 @@ impl MlpOps for Flex {
         let (x, weights) = (x.get(), [weight1, weight2]);
         match Way::of(&hidden, weights.iter()) {
             Way::F32 => backward(x, weights, hidden, grad, of_second, curve),
-            Way::Bf16(kernel) => half::backward(kernel, x, weights, hidden, grad, of_second, curve),
+            Way::Bf16(kernel) => {
+                let backward = match grad.dtype() {
+                    DType::BF16 => half::backward::<bf16>,
+                    _ => half::backward::<f32>,
+                };
+                backward(kernel, x, weights, hidden, grad, of_second, curve)
+            }
             Way::Steps => composed_backward::<Self>(x, weights, hidden, grad, of_second, curve),
         }
     }
